@@ -1,0 +1,54 @@
+"""Choosing where tensors live, and how many threads a CPU run takes."""
+
+import argparse
+import resource
+import sys
+
+import torch
+
+from attention_dynamics.errors import InputError
+
+
+def add_device_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--device`` and ``--threads``, the same in every script that computes with torch."""
+    group = parser.add_argument_group("hardware")
+    group.add_argument(
+        "--device",
+        default="auto",
+        choices=["auto", "cpu", "cuda", "mps"],
+        help="where to compute; auto takes cuda, then mps, then cpu (default: %(default)s)",
+    )
+    group.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        help="CPU threads; the layers are small, so several runs side by side (JOBS=n in the batch "
+        "files) gain more than threads do; part of what makes a run reproducible byte for byte "
+        "(default: %(default)s)",
+    )
+
+
+def choose_device(name: str, threads: int = 1) -> torch.device:
+    """The torch device called ``name`` ("auto" picks one), with ``threads`` CPU threads set.
+
+    Raises InputError when that device is not there or threads is below 1.
+    """
+    if threads < 1:
+        raise InputError(f"--threads must be at least 1, not {threads}")
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+        if name == "cpu" and torch.backends.mps.is_available():
+            name = "mps"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda: torch sees no CUDA device here; use --device cpu")
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise InputError("--device mps: torch sees no Apple GPU here; use --device cpu")
+    return torch.device(name)
+
+
+def peak_memory_mb() -> float:
+    """The most memory this process has held so far, in MB (resident set)."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)

@@ -1,0 +1,36 @@
+"""Errors a user can cause, and how a script ends on them.
+
+Exit codes: 0 done, 1 a failure while working, 2 a usage or input error, 130 interrupted.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+
+
+class InputError(Exception):
+    """A wrong input: the message says what is wrong, where, and what to do about it."""
+
+
+def run_script(main: Callable[[], object]) -> None:
+    """Run a script's ``main``; what a user can cause ends in one line on stderr."""
+    name = os.path.basename(sys.argv[0])
+    try:
+        main()
+    except InputError as error:
+        _end(f"{name}: error: {error}", 2)
+    except BrokenPipeError:
+        sys.stdout = None  # the reader (head, less) left: nothing more can be written to it
+        sys.exit(1)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        _end(f"{name}: failed: {error.strerror or error}{where}", 1)
+    except MemoryError:
+        _end(f"{name}: failed: out of memory", 1)
+    except KeyboardInterrupt:
+        _end(f"{name}: interrupted", 130)
+
+
+def _end(line: str, code: int) -> None:
+    print(line, file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,95 @@
+"""Whole files only: a file is written under a temporary name, then renamed; JSON and checksums."""
+
+import contextlib
+import hashlib
+import json
+import os
+import pickle
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from attention_dynamics.errors import InputError
+
+
+@contextlib.contextmanager
+def whole_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """A binary file to write to that takes the place of ``path`` only when all of it is on disk.
+
+    If the block raises, or the disk fills, the old file stays as it was and nothing is left behind.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(
+        dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part"
+    )
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write ``text`` (UTF-8) to ``path``, whole or not at all."""
+    with whole_file(path) as stream:
+        stream.write(text.encode())
+
+
+def write_json(path: str | os.PathLike, value: object, indent: int | None = 2) -> None:
+    """Write ``value`` as JSON to ``path``, whole or not at all."""
+    write_text(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+
+
+def write_pickle(path: str | os.PathLike, value: object) -> None:
+    """Write ``value`` as a pickle (protocol 5, streamed: arrays are not copied) to ``path``."""
+    with whole_file(path) as stream:
+        pickle.dump(value, stream, protocol=5)
+
+
+def read_json(path: str | os.PathLike, what: str = "file") -> object:
+    """The JSON value in ``path``; InputError names the file and the position of a mistake."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"{what} {path} does not exist") from None
+    except IsADirectoryError:
+        raise InputError(f"{what} {path} is a folder, not a JSON file") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{what} {path} is not UTF-8 text (byte {error.start})") from None
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{what} {path} is malformed JSON at line {error.lineno} column {error.colno}: "
+            f"{error.msg}"
+        ) from None
+    except RecursionError:
+        raise InputError(f"{what} {path} is nested too deeply to be read") from None
+
+
+def sha256(path: str | os.PathLike) -> str:
+    """Hexadecimal SHA-256 of a file, or of a folder (names and contents of all files, in order)."""
+    path = Path(path)
+    digest = hashlib.sha256()
+    if path.is_dir():
+        for member in sorted(entry for entry in path.rglob("*") if entry.is_file()):
+            digest.update(f"{member.relative_to(path).as_posix()}\0{sha256(member)}\n".encode())
+    else:
+        with open(path, "rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,52 @@
+"""Ragged arrays: many vectors of different lengths as one array of values and one of offsets."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Score vectors one after another.
+
+    Attributes:
+        values: ``(total,)``.
+        offsets: ``(rows + 1,)`` int64; row i is ``values[offsets[i]:offsets[i + 1]]``.
+    """
+
+    values: np.ndarray
+    offsets: np.ndarray
+
+    def __post_init__(self):
+        if self.offsets[0] != 0 or self.offsets[-1] != len(self.values):
+            raise ValueError(
+                f"offsets run from {self.offsets[0]} to {self.offsets[-1]}, "
+                f"but there are {len(self.values)} values"
+            )
+
+    @classmethod
+    def from_rows(cls, rows: list) -> "Ragged":
+        """Join ``rows``, each ``(length,)``."""
+        return cls(np.concatenate([np.asarray(row) for row in rows]), offsets_of(map(len, rows)))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """``(rows,)`` int64."""
+        return np.diff(self.offsets)
+
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """Where in ``values`` the entries of some rows lie, row after row."""
+        lengths = self.lengths[rows]
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return np.repeat(self.offsets[rows], lengths) + within
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+
+def offsets_of(lengths) -> np.ndarray:
+    """``(rows + 1,)`` int64 offsets of rows with these lengths."""
+    return np.concatenate([[0], np.cumsum(np.fromiter(lengths, dtype=np.int64))]).astype(np.int64)

@@ -1,0 +1,140 @@
+"""Results of the collect scripts as tables: levels (agr, ξ, baseline) and curves over training."""
+
+import math
+
+from attention_dynamics.tables import format_table
+
+_TITLE = {"markdown": "### {}\n", "latex": "% {}"}
+
+# The levels agr_x and ξ_x, in the paper's order.
+_LEVELS = ("unif", "px", "logistic", "grad", "normal")
+
+
+def result_tables(results: dict, perf_label: str, fmt: str) -> str:
+    """All results as one text in ``fmt`` (see tables.FORMATS).
+
+    Args:
+        results: {(dataset, metric, split, perf): what statistics.summarise returned}.
+        perf_label: what ``best_perf`` and ξ are, such as "accuracy".
+        fmt: csv and json give one long table, a record per number; the others a table of levels and
+        one
+            of curves per metric.
+    """
+    if fmt in ("csv", "json"):
+        return format_table(long_records(results), fmt)
+    blocks = []
+    for metric in dict.fromkeys(key[1] for key in results):
+        some = {key: result for key, result in results.items() if key[1] == metric}
+        blocks.append(titled(f"{metric}: levels", level_rows(some, perf_label), fmt))
+        for key, result in some.items():
+            title = f"{metric}: {key[0]}, {key[2]}, agreement of normal runs with the gold run"
+            blocks.append(titled(title, curve_rows(result, perf_label), fmt))
+    return "\n\n".join(blocks)
+
+
+def titled(title: str, rows: list[dict], fmt: str) -> str:
+    """A table under its title, written as ``fmt`` writes titles."""
+    return f"{_TITLE.get(fmt, '{}').format(title)}\n{format_table(rows, fmt)}"
+
+
+def agreements_of(result: dict) -> list[str]:
+    """The names x of the levels agr_x that a result holds, in the paper's order."""
+    return [name for name in _LEVELS if f"agr_{name}" in result]
+
+
+def level_rows(results: dict, perf_label: str) -> list[dict]:
+    """A row per statistic, a column per data set and split."""
+    columns = {f"{dataset} {split}": result for (dataset, _, split, _), result in results.items()}
+    names = [n for n in _LEVELS if any(f"agr_{n}" in result for result in columns.values())]
+    rows = [_row(f"agr_{n}", columns, lambda r, n=n: _interval(r, f"agr_{n}")) for n in names]
+    rows.append(_row("baseline (shuffle)", columns, lambda r: r["baseline"]))
+    rows.append(_row("baseline (exact)", columns, lambda r: r["baseline_exact"]))
+    rows += [_row(f"xi_{n}", columns, lambda r, n=n: r.get(f"xi_{n}")) for n in names]
+    rows.append(_row(f"best {perf_label} (gold run)", columns, lambda r: r["best_perf"]))
+    rows.append(_row("gold iteration", columns, lambda r: r["gold_iteration"]))
+    if any("heldout" in result for result in columns.values()):
+        for n in names:
+            rows.append(
+                _row(
+                    f"agr_{n}, gold chosen on the other split",
+                    columns,
+                    lambda r, n=n: r.get("heldout", {}).get(f"agr_{n}"),
+                )
+            )
+        rows.append(
+            _row(
+                "gold iteration, chosen on the other split",
+                columns,
+                lambda r: r.get("heldout", {}).get("gold_iteration"),
+            )
+        )
+    return rows
+
+
+def _row(name: str, columns: dict, cell) -> dict:
+    return {"statistic": name, **{column: cell(result) for column, result in columns.items()}}
+
+
+def _interval(result: dict, key: str) -> str | None:
+    if key not in result:
+        return None
+    low, high = result[f"{key}_interval"]
+    return f"{result[key]:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def curve_rows(result: dict, perf_label: str) -> list[dict]:
+    """A row per iteration: agreement with the gold run, performance (mean ± std over runs)."""
+    rows = []
+    for place, iteration in enumerate(result["iterations"]):
+        low, high = result["alpha_corrs_interval"][place]
+        agreement = f"{result['alpha_corrs'][place]:.3f} ± {result['alpha_corrs_std'][place]:.3f}"
+        performance = f"{result['alpha_perfs'][place]:.3f} ± {result['alpha_perfs_std'][place]:.3f}"
+        rows.append(
+            {
+                "iteration": iteration,
+                "agreement of α": agreement,
+                "95% interval": f"[{low:.3f}, {high:.3f}]",
+                perf_label: performance,
+            }
+        )
+    return rows
+
+
+def long_records(results: dict) -> list[dict]:
+    """A record per number: data set, metric, split, statistic, iteration, value, low, high, std."""
+    records = []
+    for (dataset, metric, split, perf), result in results.items():
+
+        def add(
+            statistic, value, iteration=None, interval=(None, None), std=None,
+            key=(dataset, metric, split, perf),
+        ):  # fmt: skip
+            low, high = interval
+            names = ("dataset", "metric", "split", "performance")
+            record = dict(zip(names, key, strict=True))
+            numbers = {"value": value, "low": low, "high": high, "std": std}
+            clean = {k: _plain(number) for k, number in numbers.items()}
+            records.append({**record, "statistic": statistic, "iteration": iteration, **clean})
+
+        for name in agreements_of(result):
+            where, interval = result[f"agr_{name}_iteration"], result[f"agr_{name}_interval"]
+            add(f"agr_{name}", result[f"agr_{name}"], where, interval)
+            add(f"xi_{name}", result[f"xi_{name}"])
+            if "heldout" in result:
+                heldout = result["heldout"]
+                add(f"agr_{name}_heldout", heldout[f"agr_{name}"], heldout["gold_iteration"])
+        for key in ("baseline", "baseline_exact"):
+            add(key, result[key])
+        add("best_perf", result["best_perf"], result["gold_iteration"])
+        for place, iteration in enumerate(result["iterations"]):
+            interval = result["alpha_corrs_interval"][place]
+            corr, std = result["alpha_corrs"][place], result["alpha_corrs_std"][place]
+            add("alpha_corrs", corr, iteration, interval, std)
+            perf_std = result["alpha_perfs_std"][place]
+            add("alpha_perfs", result["alpha_perfs"][place], iteration, std=perf_std)
+    return records
+
+
+def _plain(number) -> float | None:
+    """A Python float; None for what is absent or undefined (JSON knows no NaN)."""
+    return None if number is None or math.isnan(number) else float(number)

@@ -1,0 +1,230 @@
+"""Run folders, checkpoints, configs: one function makes a path, for writer and reader."""
+
+import datetime
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import torch
+from torch import nn
+
+import attention_dynamics
+from attention_dynamics.errors import InputError
+from attention_dynamics.files import read_json, whole_file, write_json
+
+
+def run_folder(dataset: str, config: dict, seed: int, uniform: bool) -> Path:
+    """The folder of one run, relative to the experiment's, named as the papers' code does."""
+    parts = [f"h_dim={config['hidden_dim']}"]
+    if "dropout" in config:
+        parts.append(f"dropout={config['dropout']:f}")
+    parts += [f"b_size={config['batch_size']}", f"seed={seed}", "uniform" if uniform else "normal"]
+    return Path("models") / dataset / ",".join(parts)
+
+
+def checkpoint_path(folder: Path, step: int) -> Path:
+    """The checkpoint of ``folder`` as it was before the update of ``step``."""
+    return folder / f"model{step}"
+
+
+def logs_path(dataset: str) -> Path:
+    """Where eval_dump writes what it dumped."""
+    return Path("outputs") / f"{dataset}_logs.pkl"
+
+
+def embedding_beta_path(dataset: str, embed_dim: int) -> Path:
+    """Where the embedding baseline of classification, β^px, lies."""
+    return Path("outputs") / f"{dataset}embedding{embed_dim}beta.pkl"
+
+
+def logistic_beta_path(dataset: str) -> Path:
+    """Where the logistic-regression baseline β^lr lies."""
+    return Path("outputs") / f"{dataset}_logistic_beta.pkl"
+
+
+def log_config_path(dataset: str) -> Path:
+    """The list of checkpoints that eval_dump reads."""
+    return Path("configs") / f"{dataset}_log.json"
+
+
+def read_config(path: str | os.PathLike, required: tuple[str, ...]) -> dict:
+    """A model config: every required key is there and positive (InputError names what is not)."""
+    config = read_json(path, "config")
+    if not isinstance(config, dict):
+        raise InputError(f"config {path} must be a JSON object with the keys {', '.join(required)}")
+    missing = [key for key in required if key not in config]
+    if missing:
+        raise InputError(
+            f"config {path} lacks {', '.join(missing)}; it needs {', '.join(required)}"
+        )
+    for key in required:
+        number = config[key]
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise InputError(f"config {path}: {key} must be a whole number above 0, not {number!r}")
+    return config
+
+
+def read_log_config(path: str | os.PathLike) -> list[dict]:
+    """The entries ``{"name", "iteration", "seed", "uniform"}`` of a log config, checked."""
+    entries = read_json(path, "log config")
+    if not isinstance(entries, list) or not entries:
+        raise InputError(f"log config {path} must be a list of checkpoints, with one at least")
+    kinds = {"name": str, "iteration": int, "seed": int, "uniform": bool}
+    for number, entry in enumerate(entries):
+        for key, kind in kinds.items():
+            if not isinstance(entry, dict) or key not in entry:
+                raise InputError(f"log config {path}: entry {number} lacks the key {key!r}")
+            if type(entry[key]) is not kind:
+                raise InputError(
+                    f"log config {path}: entry {number}: {key} must be {kind.__name__}, "
+                    f"not {entry[key]!r}"
+                )
+    keys = [(entry["name"], entry["iteration"]) for entry in entries]
+    twice = sorted({key for key in keys if keys.count(key) > 1})
+    if twice:
+        raise InputError(f"log config {path} lists {twice[0][0]} iteration {twice[0][1]} twice")
+    return entries
+
+
+def save_checkpoint(path: Path, model: nn.Module) -> None:
+    """Write the plain ``state_dict`` of ``model``, tensors on the CPU, whole or not at all."""
+    state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    with whole_file(path) as stream:
+        torch.save(state, stream)
+
+
+def load_checkpoint(path: Path, model: nn.Module) -> None:
+    """Load the ``state_dict`` at ``path`` into ``model``; nothing but tensors is unpickled.
+
+    Raises InputError naming the file when it is missing, damaged, or of other dimensions.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise InputError(f"checkpoint {path} does not exist") from None
+    except Exception as error:  # torch wraps what goes wrong in many types
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"checkpoint {path} is damaged or holds more than tensors: {line}"
+        ) from None
+    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
+        raise InputError(f"checkpoint {path} is not a state_dict of tensors")
+    found = {name: tuple(value.shape) for name, value in state.items()}
+    for name in [*expected, *found]:
+        if expected.get(name) != found.get(name):
+            raise InputError(
+                f"checkpoint {path} does not fit the model: {name} is "
+                f"{found.get(name, 'absent')} in the file, {expected.get(name, 'absent')} in the "
+                "model that config and data describe; use the config and data it was trained with"
+            )
+    model.load_state_dict(state)
+
+
+def missing_checkpoints_error(
+    missing: list[tuple[Path, str]], config: str | os.PathLike
+) -> InputError:
+    """One error that names all missing checkpoints, by run, and the commands that make them.
+
+    Args:
+        missing: (checkpoint path, command that trains its run), in order.
+        config: the log config that lists them.
+    """
+    by_folder: dict[Path, list[str]] = {}
+    for path, _ in missing:
+        by_folder.setdefault(path.parent, []).append(path.name)
+    files = "; ".join(f"{folder}/{{{','.join(names)}}}" for folder, names in by_folder.items())
+    commands = " && ".join(dict.fromkeys(command for _, command in missing))
+    return InputError(
+        f"{len(missing)} checkpoint(s) of {config} are missing: {files}. Make them with: {commands}"
+    )
+
+
+def provenance() -> dict:
+    """What is needed to run this again: command, commit, versions, machine, time (UTC)."""
+    return {
+        "command": shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]]),
+        "commit": _commit(),
+        "versions": {
+            "attention_dynamics": attention_dynamics.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+        },
+        "machine": platform.machine(),
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _commit() -> str | None:
+    here = Path(__file__).resolve().parent
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40"],
+            cwd=here, capture_output=True, text=True, timeout=10, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None  # not a clone, or no git here
+    return described.stdout.strip()
+
+
+def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
+    """Open the run ``folder`` for writing; False when this very run is finished there already.
+
+    ``settings`` is what decides the weights (seed, config, data checksum, steps, ...). A finished
+    run of other settings is not touched: InputError names the difference, unless ``overwrite``.
+    """
+    record = folder / "run.json"
+    if record.exists() and not overwrite:
+        earlier = read_json(record, "run record")
+        if not isinstance(earlier, dict) or "settings" not in earlier:
+            raise InputError(f"{record} is not a run record; --overwrite trains the run anew")
+        if earlier.get("finished"):
+            old, new = earlier["settings"], json.loads(json.dumps(settings))
+            differing = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+            if not differing:
+                return False
+            what = "; ".join(
+                f"{key} was {old.get(key)!r}, is {new.get(key)!r}" for key in differing
+            )
+            raise InputError(
+                f"{folder} holds a finished run of other settings ({what}); --overwrite replaces it"
+            )
+    elif not overwrite and (others := sorted(folder.glob("model*"))):
+        raise InputError(
+            f"{folder} holds {len(others)} checkpoint(s) without a run.json, made by other code; "
+            "move them away, or --overwrite replaces them"
+        )
+    if folder.exists():
+        for stale in folder.glob("model*"):
+            stale.unlink()
+    write_json(record, {"settings": settings, **provenance(), "finished": None})
+    return True
+
+
+def finish_run(folder: Path, results: dict) -> None:
+    """Note in ``run.json`` that the run is finished, and what came out."""
+    record = folder / "run.json"
+    content = read_json(record, "run record")
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    write_json(record, {**content, "finished": now, "results": results})
+
+
+def output_is_current(path: Path, settings: dict) -> bool:
+    """Whether ``path`` was made with these ``settings`` (its record lies beside it, .json)."""
+    record = path.with_suffix(".json")
+    if not (path.exists() and record.exists()):
+        return False
+    earlier = read_json(record, "record")
+    return isinstance(earlier, dict) and earlier.get("settings") == json.loads(json.dumps(settings))
+
+
+def record_output(path: Path, settings: dict, results: dict) -> None:
+    """Note beside ``path`` what made it: settings, results, and the provenance."""
+    record = {"settings": settings, **provenance(), "results": results}
+    write_json(path.with_suffix(".json"), record)

@@ -1,0 +1,58 @@
+# Sourced by the batch files: runs jobs, JOBS of them side by side, a log file for each, and goes on after
+# a failure. Use: source ../batch.sh; job NAME COMMAND...; finish
+#
+# JOBS=n (1)     how many run side by side
+# PYTHON=path    the interpreter (the repository's .venv when there is one, else python3)
+
+JOBS=${JOBS:-1}
+if ! [[ $JOBS =~ ^[1-9][0-9]*$ ]]; then
+    echo "$(basename "$0"): error: JOBS must be a whole number above 0, not '$JOBS'" >&2
+    exit 2
+fi
+if [[ -z ${PYTHON:-} ]]; then
+    PYTHON=../.venv/bin/python
+    [[ -x $PYTHON ]] || PYTHON=python3
+fi
+mkdir -p logs
+failures=$(mktemp)
+trap 'rm -f "$failures"' EXIT
+trap 'stop_jobs 130' INT
+trap 'stop_jobs 143' TERM
+
+stop_jobs() {
+    trap - INT TERM
+    echo "$(basename "$0"): stopped, ending $(jobs -rp | wc -l) running job(s)" >&2
+    # Each job is a subshell around the command that works: end that first.
+    local shell
+    for shell in $(jobs -rp); do
+        pkill -TERM -P "$shell" 2>/dev/null || true
+        kill -TERM "$shell" 2>/dev/null || true
+    done
+    wait
+    exit "$1"
+}
+
+job() { # NAME COMMAND...
+    local name=$1
+    shift
+    while (($(jobs -rp | wc -l) >= JOBS)); do sleep 0.1; done
+    (
+        echo "start  $name"
+        if "$@" >"logs/$name.log" 2>&1; then
+            echo "done   $name: $(tail -n 1 "logs/$name.log")"
+        else
+            echo "FAILED $name: $(tail -n 1 "logs/$name.log")" >&2
+            echo "$name (logs/$name.log)" >>"$failures"
+        fi
+    ) &
+}
+
+finish() {
+    # "wait" alone would return at once on a signal; the traps above then end the children.
+    wait
+    if [[ -s $failures ]]; then
+        echo "$(wc -l <"$failures") job(s) failed:" >&2
+        sort "$failures" | sed 's/^/  /' >&2
+        exit 1
+    fi
+}

@@ -1,0 +1,441 @@
+"""The classification experiment of method A.1, written plainly: what speed and results are measured against.
+
+Each function follows the paper line by line with the tools at hand (padded batches, packed sequences,
+scipy, loops over examples). Nothing here is made fast, and nothing slow on purpose. The tests compare the
+experiment's own code with it; the benchmarks run both side by side.
+
+An example is ``(token ids, label)``: ids with ``<bos>`` and ``<eos>``, label 0 or 1.
+"""
+
+import collections
+import copy
+import json
+import math
+import pickle
+import random
+from pathlib import Path
+
+import numpy as np
+import scipy.stats
+import torch
+import torch.nn.functional as F
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+PAD, BOS, EOS, UNK = range(4)
+
+# The grid of logistic_beta (method A.1).
+INVERSE_REGULARISATIONS = (
+    1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 50, 100, 500, 1e3, 5e3, 1e4
+)  # fmt: skip
+
+Example = tuple[list[int], int]
+
+
+# --- data ---------------------------------------------------------------------------------------------
+
+
+def load_dataset(
+    folder: Path, dataset: str, test_set_size: int
+) -> tuple[list[Example], list[Example], int]:
+    """Read the JSON files of a data set and index their words.
+
+    The vocabulary: four specials, then training words that occur more than twice or have a vector, by
+    falling count (ties: first occurrence); it indexes both files.
+
+    Returns:
+        train, test (the first ``test_set_size``), vocab (the number of words).
+    """
+    train = json.loads((folder / f"{dataset}_train.json").read_text())
+    test = json.loads((folder / f"{dataset}_test.json").read_text())
+    with open(folder / "w2v.pkl", "rb") as stream:
+        vectors = pickle.load(stream)
+    words = train["vocab"]
+    counts = collections.Counter(words[token] for tokens, _ in train["XY"] for token in tokens)
+    known = [word for word, count in counts.most_common() if count > 2 or word in vectors]
+    index = {word: number for number, word in enumerate(known, start=4)}
+
+    def indexed(examples: list) -> list[Example]:
+        return [
+            ([BOS, *(index.get(words[token], UNK) for token in tokens), EOS], int(label))
+            for tokens, label in examples
+        ]
+
+    return indexed(train["XY"]), indexed(test["XY"])[:test_set_size], 4 + len(known)
+
+
+def pad(examples: list[Example]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A batch: ids ``(batch, src_len)`` padded with 0, lengths ``(batch,)``, labels ``(batch,)`` float."""
+    lengths = torch.tensor([len(tokens) for tokens, _ in examples])
+    ids = torch.full((len(examples), int(lengths.max())), PAD)
+    for row, (tokens, _) in enumerate(examples):
+        ids[row, : len(tokens)] = torch.tensor(tokens)
+    labels = torch.tensor([float(label) for _, label in examples])
+    return ids, lengths, labels
+
+
+# --- the model ----------------------------------------------------------------------------------------
+
+
+class AttentionClassifier(nn.Module):
+    """Embedding, bidirectional LSTM, attention; the score is the attention-weighted sum of β."""
+
+    def __init__(
+        self, vocab: int, embed_dim: int, hidden_dim: int, intermediate_dim: int, uniform: bool = False
+    ):
+        super().__init__()
+        self.uniform = uniform
+        self.embedding = nn.Embedding(vocab, embed_dim)
+        self.encoder = nn.LSTM(embed_dim, hidden_dim, batch_first=True, bidirectional=True)
+        self.hidden2attn_intermediate = nn.Linear(2 * hidden_dim, intermediate_dim)
+        self.attn_intermediate2logit = nn.Linear(intermediate_dim, 1)
+        self.hidden2beta = nn.Linear(2 * hidden_dim, 1)
+
+    def forward(
+        self, ids: torch.Tensor, lengths: torch.Tensor, gates: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Score, α and β of a batch.
+
+        Args:
+            ids: ``(batch, src_len)``, padded with 0 at the end.
+            lengths: ``(batch,)``.
+            gates: ``(batch, src_len)`` factors of the embeddings, for Δ; None for none.
+
+        Returns:
+            scores ``(batch,)``, alpha ``(batch, src_len)`` (0 on padding), beta ``(batch, src_len)``.
+        """
+        embedded = self.embedding(ids)  # (batch, src_len, embed)
+        if gates is not None:
+            embedded = embedded * gates.unsqueeze(-1)
+        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        states, _ = pad_packed_sequence(self.encoder(packed)[0], batch_first=True)
+        intermediate = torch.relu(self.hidden2attn_intermediate(states))
+        logits = self.attn_intermediate2logit(intermediate).squeeze(-1)  # (batch, src_len)
+        if self.uniform:
+            logits = torch.zeros_like(logits)
+        padding = torch.arange(ids.shape[1]) >= lengths.unsqueeze(1)
+        alpha = torch.softmax(logits.masked_fill(padding, -math.inf), dim=1)
+        beta = self.hidden2beta(states).squeeze(-1)  # (batch, src_len)
+        return (alpha * beta).sum(dim=1), alpha, beta
+
+
+# --- training -----------------------------------------------------------------------------------------
+
+
+def train_step(model: AttentionClassifier, optimizer, batch: list[Example]) -> float:
+    """One update on the mean binary cross-entropy of ``batch``; returns that loss."""
+    ids, lengths, labels = pad(batch)
+    optimizer.zero_grad()
+    scores, _, _ = model(ids, lengths)
+    loss = F.binary_cross_entropy_with_logits(scores, labels)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def train(
+    model: AttentionClassifier,
+    examples: list[Example],
+    steps: int,
+    batch_size: int,
+    rng: random.Random,
+    before_step=lambda step: None,
+) -> list[float]:
+    """``steps`` updates with Adam; ``before_step(step)`` is where checkpoints are taken.
+
+    The order is shuffled anew every floor(N / batch_size) steps; the batch of step t is the places
+    [t * batch_size, (t + 1) * batch_size) modulo N of the current order. Returns the losses.
+    """
+    optimizer = torch.optim.Adam(model.parameters())
+    order = list(range(len(examples)))
+    epoch = max(1, len(examples) // batch_size)
+    losses = []
+    for step in range(steps):
+        if step % epoch == 0:
+            rng.shuffle(order)
+        places = range(step * batch_size, (step + 1) * batch_size)
+        batch = [examples[order[place % len(order)]] for place in places]
+        before_step(step)
+        losses.append(train_step(model, optimizer, batch))
+    return losses
+
+
+# --- eval_dump ----------------------------------------------------------------------------------------
+
+
+def evaluate(
+    model: AttentionClassifier, examples: list[Example], batch_size: int
+) -> tuple[list[dict[str, np.ndarray]], float]:
+    """α, β and Δ of each example, each ``(src_len,)`` float32, and the accuracy.
+
+    Δ is minus the gradient of the summed binary cross-entropy with respect to gates fixed at 1.
+    """
+    model.eval()
+    scores_of_examples, correct = [], []
+    for start in range(0, len(examples), batch_size):
+        batch = examples[start : start + batch_size]
+        ids, lengths, labels = pad(batch)
+        gates = torch.ones(ids.shape, requires_grad=True)
+        model.zero_grad()
+        scores, alpha, beta = model(ids, lengths, gates)
+        F.binary_cross_entropy_with_logits(scores, labels, reduction="sum").backward()
+        for row, (tokens, label) in enumerate(batch):
+            length = len(tokens)
+            scores_of_examples.append(
+                {
+                    "alpha": alpha[row, :length].detach().numpy().copy(),
+                    "beta": beta[row, :length].detach().numpy().copy(),
+                    "grad": -gates.grad[row, :length].numpy().copy(),
+                }
+            )
+            correct.append(float((scores[row].item() > 0) == (label == 1)))
+    return scores_of_examples, float(np.mean(correct))
+
+
+def eval_dump(root: Path, dataset: str, config: dict, entries: list[dict], test_set_size: int) -> dict:
+    """The logs of all checkpoints of a data set, in the published layout.
+
+    Args:
+        root: folder with ``data/`` and ``models/``.
+        dataset: its name.
+        config: the model config.
+        entries: the log config, ``{"name", "iteration", "seed", "uniform"}`` each.
+        test_set_size: examples of the test set, and of the sample of the training set.
+
+    Returns:
+        ``{"metas": {(name, iteration, metric): value}, "data": [example, ...]}``; training examples
+        outside the sample have ``None`` arrays. Δ has the sign of method A: positive helps.
+    """
+    metas, data = {}, None
+    for entry in entries:
+        # As published (departure 9): the data set is read and indexed for every checkpoint.
+        train_set, test_set, vocab = load_dataset(root / "data", dataset, test_set_size)
+        random.seed(1)
+        sample = random.sample(range(len(train_set)), min(test_set_size, len(train_set)))
+        if data is None:
+            data = [{"src": src, "trg": trg, "split": "val"} for src, trg in test_set]
+            data += [{"src": src, "trg": trg, "split": "train"} for src, trg in train_set]
+        model = AttentionClassifier(
+            vocab,
+            config["embed_dim"],
+            config["hidden_dim"],
+            config["intermediate_dim"],
+            entry["uniform"],
+        )
+        kind = "uniform" if entry["uniform"] else "normal"
+        folder = (
+            f"h_dim={config['hidden_dim']},b_size={config['batch_size']},seed={entry['seed']},{kind}"
+        )
+        path = root / "models" / dataset / folder / f"model{entry['iteration']}"
+        model.load_state_dict(torch.load(path, weights_only=True))
+        of_train, train_acc = evaluate(
+            model, [train_set[place] for place in sample], config["batch_size"]
+        )
+        of_test, test_acc = evaluate(model, test_set, config["batch_size"])
+        key = entry["name"], entry["iteration"]
+        metas[(*key, "train_acc")], metas[(*key, "test_acc")] = train_acc, test_acc
+        for example in data:
+            for score in ("alpha", "beta", "grad"):
+                example[(*key, score)] = None
+        places = [*range(len(test_set)), *(len(test_set) + place for place in sample)]
+        for place, scores in zip(places, of_test + of_train, strict=True):
+            for score, values in scores.items():
+                data[place][(*key, score)] = values
+    return {"metas": metas, "data": data}
+
+
+# --- agreement ----------------------------------------------------------------------------------------
+
+
+def top_match(first: np.ndarray, second: np.ndarray) -> float:
+    """1 if the arg-max of ``first`` lies in the top 5% of ``second``, else 0; both ``(src_len,)``."""
+    greater = np.sum(second > second[np.argmax(first)])
+    return float(greater < np.ceil(0.05 * len(second)))
+
+
+def kendall_tau(first: np.ndarray, second: np.ndarray) -> float:
+    """Kendall's tau-b of two vectors ``(src_len,)``; NaN where undefined."""
+    return float(scipy.stats.kendalltau(first, second).statistic)
+
+
+METRICS = {"top 5% match": top_match, "kendall tau": kendall_tau}
+
+
+def agreement(metric: str, first: list[np.ndarray], second: list[np.ndarray]) -> list[float]:
+    """The metric of each example, one after another."""
+    return [METRICS[metric](a, b) for a, b in zip(first, second, strict=True)]
+
+
+# --- the baselines ------------------------------------------------------------------------------------
+
+
+class EmbeddingClassifier(nn.Module):
+    """Mean of word embeddings, then one linear unit: no order, no attention."""
+
+    def __init__(self, vocab: int, embed_dim: int):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab, embed_dim)
+        self.linear = nn.Linear(embed_dim, 1)
+
+    def forward(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Scores ``(batch,)`` of ids ``(batch, src_len)`` padded at the end."""
+        real = (torch.arange(ids.shape[1]) < lengths.unsqueeze(1)).unsqueeze(-1)
+        mean = (self.embedding(ids) * real).sum(dim=1) / lengths.unsqueeze(1)  # (batch, embed)
+        return self.linear(mean).squeeze(-1)
+
+    def beta(self) -> np.ndarray:
+        """``(vocab,)``: E[w] . W."""
+        return (self.embedding.weight @ self.linear.weight.squeeze(0)).detach().numpy().copy()
+
+
+def embedding_epoch(
+    model: EmbeddingClassifier, optimizer, examples: list[Example], order: list[int], batch_size: int
+) -> None:
+    """One pass over ``examples`` in ``order``, an update on the summed cross-entropy of each batch."""
+    for start in range(0, len(order), batch_size):
+        ids, lengths, labels = pad([examples[place] for place in order[start : start + batch_size]])
+        optimizer.zero_grad()
+        scores = model(ids, lengths)
+        F.binary_cross_entropy_with_logits(scores, labels, reduction="sum").backward()
+        optimizer.step()
+
+
+def embedding_loss(model: EmbeddingClassifier, examples: list[Example], batch_size: int) -> float:
+    """The cross-entropy summed over ``examples``."""
+    total = 0.0
+    with torch.no_grad():
+        for start in range(0, len(examples), batch_size):
+            ids, lengths, labels = pad(examples[start : start + batch_size])
+            scores = model(ids, lengths)
+            total += F.binary_cross_entropy_with_logits(scores, labels, reduction="sum").item()
+    return total
+
+
+def embedding_beta(
+    model: EmbeddingClassifier,
+    train_set: list[Example],
+    val_set: list[Example],
+    epochs: int,
+    batch_size: int,
+    lr: float,
+    rng: random.Random,
+) -> np.ndarray:
+    """β^px ``(vocab,)`` of the epoch with the lowest validation loss (the untrained one counts)."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    best_loss, best = embedding_loss(model, val_set, batch_size), copy.deepcopy(model.beta())
+    order = list(range(len(train_set)))
+    for _ in range(epochs):
+        rng.shuffle(order)
+        embedding_epoch(model, optimizer, train_set, order, batch_size)
+        loss = embedding_loss(model, val_set, batch_size)
+        if loss < best_loss:
+            best_loss, best = loss, model.beta()
+    return best
+
+
+def count_matrix(examples: list[Example], vocab: int) -> np.ndarray:
+    """``(examples, vocab)`` float64, dense: word counts divided by the length."""
+    counts = np.zeros((len(examples), vocab))
+    for row, (tokens, _) in enumerate(examples):
+        for token in tokens:
+            counts[row, token] += 1
+        counts[row] /= len(tokens)
+    return counts
+
+
+def logistic_fit(counts: np.ndarray, labels: list[int], inverse_regularisation: float):
+    """The logistic regression of ``labels`` on ``counts`` ``(examples, vocab)``."""
+    return LogisticRegression(C=inverse_regularisation, max_iter=1000).fit(counts, labels)
+
+
+def logistic_beta(
+    train_set: list[Example],
+    val_set: list[Example],
+    vocab: int,
+    grid: tuple[float, ...] = INVERSE_REGULARISATIONS,
+) -> np.ndarray:
+    """β^lr ``(1, vocab)`` of the C with the best validation accuracy (of equals the first)."""
+    train_counts, val_counts = count_matrix(train_set, vocab), count_matrix(val_set, vocab)
+    train_labels = [label for _, label in train_set]
+    val_labels = [label for _, label in val_set]
+    best_accuracy, best = -1.0, None
+    for inverse_regularisation in grid:
+        regression = logistic_fit(train_counts, train_labels, inverse_regularisation)
+        accuracy = regression.score(val_counts, val_labels)
+        if accuracy > best_accuracy:
+            best_accuracy, best = accuracy, regression.coef_
+    return best
+
+
+# --- collect ------------------------------------------------------------------------------------------
+
+
+def collect(
+    logs: dict, metric: str, split: str, perf: str, px: np.ndarray, logistic: np.ndarray
+) -> dict:
+    """The published summary statistics, without ``baseline`` (a random shuffle), from a plain dump.
+
+    Args:
+        logs: the published layout, Δ positive where a token helps (departure 1).
+        metric: a key of METRICS.
+        split: "val" or "train".
+        perf: "test_acc" or "train_acc".
+        px: β^px, ``(vocab,)``.
+        logistic: β^lr, ``(1, vocab)``.
+    """
+    names = sorted({name for name, _, _ in logs["metas"]})
+    iterations = sorted({iteration for _, iteration, _ in logs["metas"]})
+    compared = [name for name in names if name.startswith("normal_") and name != "normal_A"]
+    examples = [
+        example
+        for example in logs["data"]
+        if example["split"] == split and example["normal_A", iterations[0], "alpha"] is not None
+    ]
+
+    def scores(name: str, iteration: int, kind: str) -> list[np.ndarray]:
+        arrays = [example[name, iteration, kind] for example in examples]
+        return signed(arrays) if kind == "beta" else arrays
+
+    def signed(arrays: list[np.ndarray]) -> list[np.ndarray]:
+        """Votes for the correct label: those of negative examples are negated."""
+        pairs = zip(arrays, examples, strict=True)
+        return [array if example["trg"] == 1 else -array for array, example in pairs]
+
+    def words(beta: np.ndarray) -> list[np.ndarray]:
+        return signed([beta[example["src"]] for example in examples])
+
+    def mean_agreement(first: list[np.ndarray], second: list[np.ndarray]) -> float:
+        return float(np.nanmean(agreement(metric, first, second)))
+
+    gold = max(iterations, key=lambda iteration: logs["metas"]["normal_A", iteration, perf])
+    alpha, grad = scores("normal_A", gold, "alpha"), scores("normal_A", gold, "grad")
+    corrs = np.array(
+        [
+            np.mean([mean_agreement(alpha, scores(name, t, "alpha")) for name in compared])
+            for t in iterations
+        ]
+    )
+    perfs = np.array(
+        [np.mean([logs["metas"][name, t, perf] for name in compared]) for t in iterations]
+    )
+    rivals = {
+        "unif": (alpha, "uniform"),
+        "px": (words(px), "uniform"),
+        "logistic": (words(logistic[0]), "uniform"),
+        "grad": (grad, "uniform"),
+        "normal": (alpha, "normal_B"),
+    }
+    result = {}
+    for name, (first, run) in rivals.items():
+        level = max(mean_agreement(first, scores(run, t, "beta")) for t in iterations)
+        above = [perf for corr, perf in zip(corrs, perfs, strict=True) if corr > level]
+        result[f"agr_{name}"] = level
+        result[f"xi_{name}"] = float(above[0]) if above else None
+    return {
+        **result,
+        "best_perf": logs["metas"]["normal_A", gold, perf],
+        "alpha_corrs": corrs,
+        "alpha_perfs": perfs,
+        "iterations": iterations,
+    }

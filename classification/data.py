@@ -1,0 +1,221 @@
+"""The data sets of the classification experiment: reading, vocabulary, encoding, batches (A.1)."""
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from attention_dynamics.errors import InputError
+from attention_dynamics.files import read_json, sha256
+from attention_dynamics.pickles import load_pickle
+from attention_dynamics.ragged import Ragged, offsets_of
+
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
+PAD, BOS, EOS, UNK = range(4)
+
+# A training word belongs to the vocabulary when it occurs more often than this, or has a vector.
+_RARE = 2
+
+# Tokens in one batch of an evaluation: large products, yet a few hundred MB at most.
+_EVAL_TOKENS = 8192
+
+
+@dataclass(frozen=True)
+class Split:
+    """Encoded examples: ``ids`` rows with <bos> and <eos>, ``labels`` (examples,) 0 or 1."""
+
+    ids: Ragged
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, examples) -> "Split":
+        """The examples with these places, in this order."""
+        examples = np.asarray(examples, dtype=np.int64)
+        offsets = offsets_of(self.ids.lengths[examples])
+        values = self.ids.values[self.ids.places(examples)]
+        return Split(Ragged(values, offsets), self.labels[examples])
+
+    def join(self, other: "Split") -> "Split":
+        """These examples, then those of ``other``."""
+        values = np.concatenate([self.ids.values, other.ids.values])
+        lengths = np.concatenate([self.ids.lengths, other.ids.lengths])
+        labels = np.concatenate([self.labels, other.labels])
+        return Split(Ragged(values, offsets_of(lengths)), labels)
+
+    def batch(self, examples: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Flat token ids (tokens,), lengths (batch,), labels (batch,) float32 of some examples."""
+        return (
+            torch.from_numpy(self.ids.values[self.ids.places(examples)]),
+            torch.from_numpy(self.ids.lengths[examples]),
+            torch.from_numpy(self.labels[examples].astype(np.float32)),
+        )
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set: ``vocabulary`` (vocab,) words by index, the two splits, and its word vectors."""
+
+    name: str
+    vocabulary: list[str]
+    train: Split
+    test: Split
+    vectors: dict[str, np.ndarray]
+
+
+def canonical_name(dataset: str) -> str:
+    """The name used in file names: the README's SNS is SMS."""
+    return "SMS" if dataset == "SNS" else dataset
+
+
+def data_paths(dataset: str) -> tuple[Path, Path]:
+    """The train and the test file of a data set."""
+    return Path("data") / f"{dataset}_train.json", Path("data") / f"{dataset}_test.json"
+
+
+def data_checksum(dataset: str) -> str:
+    """One SHA-256 over the files that decide what is trained: train, test and word vectors."""
+    vectors = Path("data") / "w2v.pkl"
+    paths = [*data_paths(dataset), *([vectors] if vectors.exists() else [])]
+    return "+".join(sha256(path)[:16] for path in paths)
+
+
+def load_dataset(dataset: str) -> Dataset:
+    """Read, check and encode a data set, once.
+
+    The test words are indexed by the vocabulary of the *train* file, as published.
+
+    Raises InputError for a data set that is not there (naming those that are), malformed JSON, a
+    label other than 0 or 1, a word index outside the vocabulary, or a split without examples.
+    """
+    train_path, test_path = data_paths(dataset)
+    for path in (train_path, test_path):
+        if not path.exists():
+            raise InputError(_absent(dataset, path))
+    words, train_docs, train_labels = _read(train_path)
+    _, test_docs, test_labels = _read(test_path)
+    for path, docs in ((train_path, train_docs), (test_path, test_docs)):
+        _check_indices(path, docs, len(words))
+    vectors = _load_vectors()
+    vocabulary, index = _build_vocabulary(words, train_docs, vectors)
+    return Dataset(
+        name=dataset,
+        vocabulary=vocabulary,
+        train=Split(_encode(train_docs, index), train_labels),
+        test=Split(_encode(test_docs, index), test_labels),
+        vectors=vectors,
+    )
+
+
+def load_vocabulary(dataset: str) -> list[str]:
+    """The model's vocabulary: word of each index, the four specials first."""
+    return load_dataset(dataset).vocabulary
+
+
+def _absent(dataset: str, path: Path) -> str:
+    there = sorted(p.name.removesuffix("_train.json") for p in Path("data").glob("*_train.json"))
+    listed = f"data/ holds {', '.join(there)}" if there else "data/ holds no data set yet"
+    return (
+        f"no data set {dataset}: {path} does not exist; {listed}. "
+        f"Make it with: python prepare_data.py --dataset {dataset} (see its --help)"
+    )
+
+
+def _read(path: Path) -> tuple[list[str], Ragged, np.ndarray]:
+    """Words, documents as rows of word indices, labels of one data file."""
+    content = read_json(path, "data file")
+    if not isinstance(content, dict) or not {"vocab", "XY"} <= content.keys():
+        raise InputError(f'data file {path} must be a JSON object with the keys "vocab" and "XY"')
+    words, pairs = content["vocab"], content["XY"]
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InputError(f'data file {path}: "vocab" must be a list of words')
+    if not isinstance(pairs, list) or not pairs:
+        raise InputError(f'data file {path}: "XY" must be a list of examples, with one at least')
+    labels = np.empty(len(pairs), dtype=np.int64)
+    for number, pair in enumerate(pairs):
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], list):
+            raise InputError(
+                f'data file {path}: "XY" entry {number} must be [[word index, ...], label]'
+            )
+        if isinstance(pair[1], bool) or pair[1] not in (0, 1):
+            raise InputError(
+                f'data file {path}: "XY" entry {number} has the label {pair[1]!r}; '
+                "labels must be 0 or 1"
+            )
+        labels[number] = pair[1]
+    docs = [pair[0] for pair in pairs]
+    flat = [word for doc in docs for word in doc]
+    if not all(type(word) is int for word in flat):
+        raise InputError(f'data file {path}: "XY" holds a word index that is not a whole number')
+    try:
+        values = np.array(flat, dtype=np.int64)
+    except OverflowError:
+        raise InputError(f'data file {path}: "XY" holds a word index too large to be one') from None
+    return words, Ragged(values, offsets_of(map(len, docs))), labels
+
+
+def _check_indices(path: Path, docs: Ragged, num_words: int) -> None:
+    outside = np.flatnonzero((docs.values < 0) | (docs.values >= num_words))
+    if len(outside):
+        entry = int(np.searchsorted(docs.offsets, outside[0], side="right")) - 1
+        raise InputError(
+            f'data file {path}: "XY" entry {entry} has the word index {docs.values[outside[0]]}, '
+            f"but the vocabulary of the train file has {num_words} words"
+        )
+
+
+def _load_vectors() -> dict[str, np.ndarray]:
+    path = Path("data") / "w2v.pkl"
+    if not path.exists():
+        return {}
+    vectors = load_pickle(path, "word vectors")
+    if not isinstance(vectors, dict):
+        raise InputError(f"word vectors {path} must be a dict word -> vector")
+    return vectors
+
+
+def _build_vocabulary(words: list[str], train: Ragged, vectors) -> tuple[list[str], np.ndarray]:
+    """The vocabulary, and (words of the file,) int64: the vocabulary index of each."""
+    # A word listed twice in the file is one word: both places count for the first.
+    first_place: dict[str, int] = {}
+    same = np.array([first_place.setdefault(w, i) for i, w in enumerate(words)], dtype=np.int64)
+    occurrences = same[train.values]
+    counts = np.bincount(occurrences, minlength=len(words))
+    seen, first_seen = np.unique(occurrences, return_index=True)
+    order = seen[np.lexsort((first_seen, -counts[seen]))]
+    kept = [i for i in order if counts[i] > _RARE or words[i] in vectors]
+    index = np.full(len(words), UNK, dtype=np.int64)
+    index[kept] = np.arange(len(SPECIALS), len(SPECIALS) + len(kept))
+    return [*SPECIALS, *(words[i] for i in kept)], index[same]
+
+
+def _encode(docs: Ragged, index: np.ndarray) -> Ragged:
+    """Documents with vocabulary indices between <bos> and <eos>."""
+    offsets = docs.offsets + 2 * np.arange(len(docs.offsets))
+    values = np.empty(offsets[-1], dtype=np.int64)
+    values[offsets[:-1]] = BOS
+    values[offsets[1:] - 1] = EOS
+    inner = np.ones(len(values), dtype=bool)
+    inner[offsets[:-1]] = inner[offsets[1:] - 1] = False
+    values[inner] = index[docs.values]
+    return Ragged(values, offsets)
+
+
+def sample_train(train: Split, size: int) -> list[int]:
+    """Which training examples are looked at beside the test set (the papers' own draw)."""
+    return sorted(random.Random(1).sample(range(len(train)), min(size, len(train))))
+
+
+def eval_batches(split: Split) -> list[np.ndarray]:
+    """The examples of a split in batches of similar length, at most ~8,000 padded tokens each."""
+    order = np.argsort(split.ids.lengths, kind="stable")[::-1]
+    batches = []
+    start = 0
+    while start < len(order):
+        size = max(1, _EVAL_TOKENS // int(split.ids.lengths[order[start]]))
+        batches.append(order[start : start + size])
+        start += size
+    return batches

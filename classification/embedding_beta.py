@@ -1,0 +1,144 @@
+"""β^px: the KTIW of a bag-of-words classifier that knows no order and no attention (method A.1).
+
+    python embedding_beta.py --dataset Furd --epochs 60 --lr 1.5e-4
+
+The mean of the word embeddings of a sentence -> linear -> sigmoid, trained with Adam on the summed
+binary cross-entropy of each batch. β[w] = E[w] . W at the end of the epoch with the lowest loss on
+the test examples (the untrained state counts as the first). Reads the data, writes
+outputs/{dataset}embedding{embed_dim}beta.pkl, an array (vocab,), and a .json record beside it.
+"""
+
+import argparse
+import sys
+
+import numpy as np
+import torch
+from data import Split, canonical_name, data_checksum, load_dataset
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from attention_dynamics.devices import add_device_options, choose_device
+from attention_dynamics.errors import run_script
+from attention_dynamics.files import write_pickle
+from attention_dynamics.runs import embedding_beta_path, output_is_current, record_output
+from attention_dynamics.seeding import set_seed
+
+
+def parse_args(argv=None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
+    parser.add_argument(
+        "--bsize", type=int, default=64, help="sentences in a batch (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--epochs", type=int, default=30, help="the paper's grid: 60 (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--embed_dim", type=int, default=256, help="width of the embeddings (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--test_set_size",
+        type=int,
+        default=4000,
+        help="the epoch is chosen on this many first test examples (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--lr", type=float, default=0.0002, help="learning rate of Adam (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of weights and data order (default: %(default)s)"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="train again what is up to date")
+    add_device_options(parser)
+    args = parser.parse_args(argv)
+    for name in ("bsize", "epochs", "embed_dim", "test_set_size"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name} must be at least 1, not {getattr(args, name)}")
+    if not 0 < args.lr < float("inf"):
+        parser.error(f"--lr must be above 0, not {args.lr}")
+    return args
+
+
+class BagOfWords(torch.nn.Module):
+    """score = W . mean_l E[x_l] + c."""
+
+    def __init__(self, vocab: int, embed_dim: int):
+        super().__init__()
+        self.embedding = torch.nn.EmbeddingBag(vocab, embed_dim, mode="mean")
+        self.output = torch.nn.Linear(embed_dim, 1)
+
+    def forward(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Scores (batch,) of flat ids (tokens,) with lengths (batch,)."""
+        starts = lengths.cumsum(0) - lengths
+        return self.output(self.embedding(ids, starts.to(ids.device))).squeeze(1)
+
+    @torch.no_grad()
+    def beta(self) -> np.ndarray:
+        """β[w] = E[w] . W, (vocab,) float32."""
+        return (self.embedding.weight @ self.output.weight[0]).cpu().numpy()
+
+
+def validation_loss(model: BagOfWords, split: Split, device: torch.device) -> float:
+    """The summed binary cross-entropy over all examples of ``split``."""
+    ids, lengths, labels = split.batch(np.arange(len(split)))
+    with torch.no_grad():
+        score = model(ids.to(device), lengths)
+        loss = F.binary_cross_entropy_with_logits(score, labels.to(device), reduction="sum")
+    return float(loss)
+
+
+def train(
+    train_split: Split, val: Split, vocab: int, args, device
+) -> tuple[np.ndarray, list[float]]:
+    """β (vocab,) of the best epoch; the validation loss after 0, 1, ... epochs."""
+    model = BagOfWords(vocab, args.embed_dim).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, fused=device.type != "mps")
+    rng = np.random.default_rng(args.seed)
+    losses = [validation_loss(model, val, device)]
+    best = model.beta()
+    for _ in tqdm(range(args.epochs), unit="epoch", disable=not sys.stderr.isatty()):
+        order = rng.permutation(len(train_split))
+        for start in range(0, len(order), args.bsize):
+            ids, lengths, labels = train_split.batch(order[start : start + args.bsize])
+            score = model(ids.to(device), lengths)
+            loss = F.binary_cross_entropy_with_logits(score, labels.to(device), reduction="sum")
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+        losses.append(validation_loss(model, val, device))
+        if losses[-1] < min(losses[:-1]):
+            best = model.beta()
+    return best, losses
+
+
+def main(argv=None) -> None:
+    args = parse_args(argv)
+    args.dataset = canonical_name(args.dataset)
+    set_seed(args.seed)
+    device = choose_device(args.device, args.threads)
+
+    dataset = load_dataset(args.dataset)
+    val = dataset.test.take(range(min(args.test_set_size, len(dataset.test))))
+    settings = {
+        "data": data_checksum(args.dataset),
+        **{key: value for key, value in vars(args).items() if key != "overwrite"},
+    }
+    out = embedding_beta_path(args.dataset, args.embed_dim)
+    if output_is_current(out, settings) and not args.overwrite:
+        print(f"{out} is up to date; --overwrite trains it again")
+        return
+
+    beta, losses = train(dataset.train, val, len(dataset.vocabulary), args, device)
+    best_epoch = int(np.argmin(losses))
+    write_pickle(out, beta)
+    record_output(out, settings, {"best_epoch": best_epoch, "validation_losses": losses})
+    print(
+        f"{out}: {len(beta)} words, lowest validation loss {losses[best_epoch] / len(val):.4f} "
+        f"per example after epoch {best_epoch} of {args.epochs}"
+    )
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,169 @@
+"""Dump α, β, Δ and accuracies of every checkpoint of a data set (method A.1).
+
+    python eval_dump.py --dataset Furd
+
+Reads configs/{dataset}_log.json (the checkpoints to look at), their files in models/, and the data.
+Writes outputs/{dataset}_logs.pkl: of the first test_set_size test examples ("val") and of as many
+training examples ("train", always the same draw). The format is described in
+attention_dynamics/logs.py; --layout published writes the dicts of the papers' code instead.
+outputs/{dataset}_logs.json says how the dump came about; a dump that is up to date is left alone.
+"""
+
+import argparse
+import sys
+
+import numpy as np
+from data import canonical_name, data_checksum, eval_batches, load_dataset, sample_train
+from models import CONFIG_KEYS, AttentionClassifier, influence
+from tqdm import tqdm
+
+from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
+from attention_dynamics.errors import run_script
+from attention_dynamics.files import sha256, write_pickle
+from attention_dynamics.logs import Logs, published_layout, save_logs
+from attention_dynamics.runs import (
+    checkpoint_path,
+    load_checkpoint,
+    log_config_path,
+    logs_path,
+    missing_checkpoints_error,
+    output_is_current,
+    read_config,
+    read_log_config,
+    record_output,
+    run_folder,
+)
+
+
+def parse_args(argv=None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
+    parser.add_argument(
+        "--config", default="configs/model.json", help="model config (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--test_set_size",
+        type=int,
+        default=4000,
+        help="test examples, and as many training examples, to dump (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--layout",
+        choices=["ours", "published"],
+        default="ours",
+        help="layout of the output (default: %(default)s)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="dump again what is up to date")
+    add_device_options(parser)
+    args = parser.parse_args(argv)
+    if args.test_set_size < 1:
+        parser.error(f"--test_set_size must be at least 1, not {args.test_set_size}")
+    return args
+
+
+def checkpoints_of(dataset: str, config: dict, entries: list[dict]) -> list:
+    """The checkpoint path of each log config entry; InputError names all missing ones."""
+    paths, missing = [], []
+    for entry in entries:
+        folder = run_folder(dataset, config, entry["seed"], entry["uniform"])
+        path = checkpoint_path(folder, entry["iteration"])
+        paths.append(path)
+        if not path.exists():
+            same_run = [e["iteration"] for e in entries if e["name"] == entry["name"]]
+            command = (
+                f"python train_classifier.py --dataset {dataset} --seed {entry['seed']} "
+                f"--steps {max(same_run) + 1} --custom_saves {','.join(map(str, same_run))}"
+                + (" --uniform" if entry["uniform"] else "")
+            )
+            missing.append((path, command))
+    if missing:
+        raise missing_checkpoints_error(missing, log_config_path(dataset))
+    return paths
+
+
+def dump(model: AttentionClassifier, split, device) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """α, β, Δ, each (tokens,) float32 in ``split``'s order; whether each example is right."""
+    found = {
+        kind: np.empty(len(split.ids.values), np.float32) for kind in ("alpha", "beta", "grad")
+    }
+    correct = np.empty(len(split), dtype=bool)
+    for examples in eval_batches(split):
+        ids, lengths, labels = split.batch(examples)
+        reading, grad = influence(model, ids.to(device), lengths, labels.to(device))
+        correct[examples] = (reading.score.detach() > 0).cpu().numpy() == (labels == 1).numpy()
+        place = split.ids.places(examples)
+        for kind, values in (("alpha", reading.alpha), ("beta", reading.beta), ("grad", grad)):
+            found[kind][place] = values.detach().cpu().numpy()
+    sums = np.add.reduceat(found["alpha"], split.ids.offsets[:-1], dtype=np.float64)
+    if np.abs(sums - 1).max() > 1e-4:  # departure 7: 1e-6 fails by rounding
+        raise ArithmeticError(f"attention of an example sums to {sums[np.abs(sums - 1).argmax()]}")
+    return found, correct
+
+
+def main(argv=None) -> None:
+    args = parse_args(argv)
+    args.dataset = canonical_name(args.dataset)
+    device = choose_device(args.device, args.threads)
+
+    config = read_config(args.config, CONFIG_KEYS)
+    entries = read_log_config(log_config_path(args.dataset))
+    dataset = load_dataset(args.dataset)
+    paths = checkpoints_of(args.dataset, config, entries)
+    settings = {
+        "dataset": args.dataset,
+        "data": data_checksum(args.dataset),
+        "config": config,
+        "test_set_size": args.test_set_size,
+        "layout": args.layout,
+        "checkpoints": [[str(path), sha256(path)[:16]] for path in paths],
+    }
+    out = logs_path(args.dataset)
+    if output_is_current(out, settings) and not args.overwrite:
+        print(f"{out} is up to date with its {len(paths)} checkpoints; --overwrite dumps again")
+        return
+
+    num_val = min(args.test_set_size, len(dataset.test))
+    sample = sample_train(dataset.train, num_val)
+    split = dataset.test.take(range(num_val)).join(dataset.train.take(sample))
+    logs = Logs(
+        dataset=args.dataset,
+        src=split.ids,
+        trg=split.labels,
+        splits={"val": num_val, "train": len(sample)},
+        index=np.array([*range(num_val), *sample]),
+    )
+    models = {
+        uniform: AttentionClassifier(len(dataset.vocabulary), config, uniform).to(device).eval()
+        for uniform in {entry["uniform"] for entry in entries}
+    }
+    for model in models.values():
+        model.requires_grad_(False)
+
+    listed = list(zip(entries, paths, strict=True))
+    for entry, path in tqdm(listed, unit="checkpoint", disable=not sys.stderr.isatty()):
+        model = models[entry["uniform"]]
+        load_checkpoint(path, model)
+        found, correct = dump(model, split, device)
+        name, iteration = entry["name"], entry["iteration"]
+        for kind, values in found.items():
+            logs.arrays[name, iteration, kind] = values
+        logs.metas[name, iteration, "test_acc"] = float(correct[:num_val].mean())
+        logs.metas[name, iteration, "train_acc"] = float(correct[num_val:].mean())
+
+    if args.layout == "ours":
+        save_logs(out, logs)
+    else:
+        train = dataset.train
+        whole = [(train.ids[i].tolist(), int(train.labels[i])) for i in range(len(train))]
+        write_pickle(out, published_layout(logs, whole))
+    record_output(out, settings, {"peak_memory_mb": peak_memory_mb()})
+    print(
+        f"{out}: {len(paths)} checkpoints, {num_val} val and {len(sample)} train examples, "
+        f"peak memory {peak_memory_mb():.0f} MB"
+    )
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# β^lr for each data set: logistic_beta.py over its range of C.
+#
+#   bash logistic_runs.sh
+#   DATASETS="Furd SMS" JOBS=2 bash logistic_runs.sh
+#
+# Options are passed on to logistic_beta.py. What is up to date is skipped.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+source ../batch.sh
+
+for dataset in ${DATASETS:-IMDB Furd AG_News Newsgroups Yelp Amzn SMS}; do
+    job "logistic_$dataset" "$PYTHON" logistic_beta.py --dataset "$dataset" "$@"
+done
+finish

@@ -1,0 +1,71 @@
+"""The classifier of method A.1: bidirectional LSTM, one attention head, and the KTIW probe β."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from attention_dynamics.recurrent import bidirectional_lstm
+
+CONFIG_KEYS = ("hidden_dim", "intermediate_dim", "embed_dim", "batch_size")
+
+
+class Reading(NamedTuple):
+    """What the model makes of a batch: score (batch,), alpha (tokens,), beta (tokens,)."""
+
+    score: torch.Tensor
+    alpha: torch.Tensor
+    beta: torch.Tensor
+
+
+class AttentionClassifier(nn.Module):
+    """score = Σ α_l β_l over the real tokens of a sentence (A.1).
+
+    Sentences are flat: the tokens of a batch one after another, with their lengths beside them.
+    """
+
+    def __init__(self, vocab: int, config: dict, uniform: bool):
+        """A model over ``vocab`` words, dimensions from ``config``; α is 1/n if ``uniform``."""
+        super().__init__()
+        hidden = config["hidden_dim"]
+        self.uniform = uniform
+        self.embedding = nn.Embedding(vocab, config["embed_dim"])
+        self.encoder = nn.LSTM(config["embed_dim"], hidden, bidirectional=True)
+        self.hidden2attn_intermediate = nn.Linear(2 * hidden, config["intermediate_dim"])
+        self.attn_intermediate2logit = nn.Linear(config["intermediate_dim"], 1)
+        self.hidden2beta = nn.Linear(2 * hidden, 1)
+
+    def forward(self, ids: torch.Tensor, lengths: torch.Tensor) -> Reading:
+        """Read token ids (tokens,) of sentences with ``lengths`` (batch,), a CPU tensor."""
+        return self.read(self.embedding(ids), lengths)
+
+    def read(self, embedded: torch.Tensor, lengths: torch.Tensor) -> Reading:
+        """As forward, from embedded tokens (tokens, embed_dim): where Δ is taken."""
+        states = bidirectional_lstm(self.encoder, embedded, lengths)  # (tokens, 2 * hidden)
+        beta = self.hidden2beta(states).squeeze(1)  # (tokens,)
+        if self.uniform:
+            # All logits 0 (the attention's weights get no gradient, so they are left out).
+            logits = torch.zeros_like(beta)
+        else:
+            intermediate = F.relu(self.hidden2attn_intermediate(states))
+            logits = self.attn_intermediate2logit(intermediate).squeeze(1)
+        batch, src_len = len(lengths), int(lengths.max())
+        real = (torch.arange(src_len) < lengths.unsqueeze(1)).to(beta.device)  # (batch, src_len)
+        padded = logits.new_full((batch, src_len), -torch.inf).masked_scatter(real, logits)
+        alpha = padded.softmax(dim=1)
+        score = (alpha * beta.new_zeros(batch, src_len).masked_scatter(real, beta)).sum(dim=1)
+        return Reading(score, alpha[real], beta)
+
+
+def influence(model: AttentionClassifier, ids, lengths, labels) -> tuple[Reading, torch.Tensor]:
+    """A reading, and Δ (tokens,): minus d(summed loss)/d(gate) at gates of 1.
+
+    With embedding x_l and a gate g_l = 1 before it, d/dg_l is the inner product of d/dx_l with x_l;
+    so one backward pass down to the embeddings gives all gates, and no parameter needs a gradient.
+    """
+    embedded = model.embedding(ids).detach().requires_grad_()
+    reading = model.read(embedded, lengths)
+    loss = F.binary_cross_entropy_with_logits(reading.score, labels, reduction="sum")
+    (gradient,) = torch.autograd.grad(loss, embedded)
+    return reading, -(gradient * embedded.detach()).sum(dim=1)

@@ -1,0 +1,90 @@
+"""The toy corpus knows its evidence words: how often do α and β find them?"""
+
+from pathlib import Path
+
+import numpy as np
+from scipy.special import gammaln
+
+from attention_dynamics.errors import InputError
+from attention_dynamics.files import read_json
+from attention_dynamics.logs import Logs
+from attention_dynamics.ragged import Ragged
+from attention_dynamics.statistics import GOLD, UNIFORM
+
+
+def planted_mask(dataset: str, logs: Logs) -> np.ndarray | None:
+    """``(scores,)`` bool: is this token a planted word? None when the data set has no truth."""
+    path = Path("data") / f"{dataset}_truth.json"
+    if not path.exists():
+        return None
+    truth = read_json(path, "planted truth")
+    marked = np.zeros(logs.num_scores, dtype=bool)
+    for split, file_split in (("val", "test"), ("train", "train")):
+        try:
+            positions = truth["positions"][file_split]
+            for example in logs.examples(split):
+                start, stop = logs.src.offsets[example : example + 2]
+                # Positions count words; the source begins with <bos>.
+                places = start + 1 + np.array(positions[int(logs.index[example])], dtype=np.int64)
+                if len(places) and places.max() >= stop - 1:
+                    raise IndexError
+                marked[places] = True
+        except (KeyError, IndexError, TypeError):
+            raise InputError(
+                f"planted truth {path} does not fit the logs of {dataset}: prepare, train and dump "
+                "the data set again"
+            ) from None
+    return marked
+
+
+def planted_rows(dataset: str, logs: Logs) -> list[dict]:
+    """A row per checkpoint: the share of test sentences whose top 5% holds a planted word.
+
+    For α of the gold run and for the votes β^uf of the uniform run, beside the exact expectation of
+    a random order; sentences without planted words are left out. Empty when the data set has no
+    truth.
+    """
+    marked = planted_mask(dataset, logs)
+    if marked is None:
+        return []
+    mask = logs.cut(marked, "val")
+    sign = np.repeat(2 * np.asarray(logs.trg) - 1, logs.src.lengths)
+    chance = _chance(mask)
+    rows = []
+    for t in logs.iterations(GOLD):
+        row = {"iteration": t, "α of normal_A": found(logs.scores(GOLD, t, "alpha", "val"), mask)}
+        beta = logs.arrays.get((UNIFORM, t, "beta"))
+        row["β of uniform"] = None if beta is None else found(logs.cut(beta * sign, "val"), mask)
+        rows.append({**row, "chance": chance})
+    return rows
+
+
+def found(scores: Ragged, mask: Ragged) -> float:
+    """The share of rows with a planted word among which one is in the top 5% of the scores.
+
+    Top 5%: the ceil(0.05 n) highest of n scores; of equal ones the earlier.
+    """
+    row = np.repeat(np.arange(len(scores)), scores.lengths)
+    order = np.lexsort((-scores.values, row))  # stable: equal scores stay in order
+    place = np.arange(len(order)) - np.repeat(scores.offsets[:-1], scores.lengths)
+    top = place < np.repeat(np.ceil(0.05 * scores.lengths), scores.lengths)
+    hit = np.logical_or.reduceat(mask.values[order] & top, mask.offsets[:-1])
+    some = np.logical_or.reduceat(mask.values, mask.offsets[:-1])
+    return float(hit[some].mean())
+
+
+def _chance(mask: Ragged) -> float:
+    """Expectation of :func:`found` for random orders: 1 - C(n - m, k) / C(n, k), rows averaged."""
+    n = mask.lengths
+    m = np.add.reduceat(mask.values, mask.offsets[:-1], dtype=np.int64)
+    k = np.ceil(0.05 * n)
+    n, m, k = n[m > 0], m[m > 0], k[m > 0]
+    none = np.where(
+        n - m >= k,
+        np.exp(
+            gammaln(n - m + 1) - gammaln(np.maximum(n - m - k, 0) + 1)
+            - gammaln(n + 1) + gammaln(n - k + 1)
+        ),
+        0.0,
+    )  # fmt: skip
+    return float((1 - none).mean())

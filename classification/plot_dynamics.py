@@ -1,0 +1,145 @@
+"""Draw the course of training: agreement and accuracy as figures, single sentences as a page.
+
+    python plot_dynamics.py --dataset Furd
+    python plot_dynamics.py --dataset toy --split train --metric "top 5% match" --examples 3 17
+
+Reads outputs/{dataset}_logs.pkl (our format or the published layout), the baselines of
+embedding_beta.py and logistic_beta.py where they exist, and the words in data/{dataset}_train.json.
+Writes
+
+    {out_dir}/{dataset}_{split}_{top5|tau}.svg, .png, .csv   figure and its numbers (method A.1)
+    {out_dir}/{dataset}_tokens.html                          sentences with α and β^uf over training
+
+and prints their paths. The page needs no network; it opens in any browser, at one checkpoint with
+#iteration=250 behind its address. --examples counts the examples of the split from 0, for val as in
+data/{dataset}_test.json.
+"""
+
+import argparse
+from pathlib import Path
+
+from data import canonical_name, load_vocabulary
+from measured import load_measured
+from planted import planted_mask
+
+from attention_dynamics.agreement import METRICS
+from attention_dynamics.errors import run_script
+from attention_dynamics.figures import LEVELS, plot_dynamics
+from attention_dynamics.pages import choose_examples, examples_at, write_token_page
+from attention_dynamics.statistics import summarise
+
+PERFS = {"val": "test_acc", "train": "train_acc"}
+PERF_LABELS = {"test_acc": "test accuracy", "train_acc": "training accuracy"}
+SHORT = {"top 5% match": "top5", "kendall tau": "tau"}
+SENTIMENT = ("negative", "positive")
+LABEL_NAMES = {
+    "IMDB": SENTIMENT,
+    "Furd": SENTIMENT,
+    "Yelp": SENTIMENT,
+    "Amzn": SENTIMENT,
+    "AG_News": ("World", "Business"),
+    "Newsgroups": ("baseball", "hockey"),
+    "SMS": ("ham", "spam"),
+}
+
+
+def parse_args(argv=None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dataset", required=True, help="name in outputs/, such as Furd or toy")
+    parser.add_argument(
+        "--split", choices=tuple(PERFS), default="val", help="examples (default: %(default)s)"
+    )
+    parser.add_argument("--metric", choices=METRICS, help="of agreement (default: one figure each)")
+    parser.add_argument(
+        "--include_normal",
+        action="store_true",
+        help="draw agr_normal too, the KTIW of a run with attention",
+    )
+    parser.add_argument(
+        "--num_examples",
+        type=int,
+        help="sentences on the page, drawn at random, half of each label (default: 12)",
+    )
+    parser.add_argument(
+        "--examples", type=int, nargs="+", help="numbers of the sentences on the page instead"
+    )
+    parser.add_argument(
+        "--embed_dim",
+        type=int,
+        default=256,
+        help="of the embedding baseline to read (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="of the sentences, shuffles and bootstrap (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out_dir", default="figures", help="folder to write to (default: %(default)s)"
+    )
+    args = parser.parse_args(argv)
+    if args.examples and args.num_examples is not None:
+        parser.error("--examples names the sentences, so --num_examples has nothing to choose")
+    if args.num_examples is None:
+        args.num_examples = 12
+    if args.num_examples < 1:
+        parser.error(f"--num_examples must be at least 1, not {args.num_examples}")
+    return args
+
+
+def main(argv=None) -> None:
+    args = parse_args(argv)
+    args.dataset = canonical_name(args.dataset)
+    perf, other = (PERFS[split] for split in sorted(PERFS, key=lambda split: split != args.split))
+    out_dir = Path(args.out_dir)
+
+    measured = load_measured(args.dataset, args.embed_dim)
+    for line in measured.missing:
+        print(line)
+    logs = measured.logs
+    if args.examples:
+        examples = examples_at(logs, args.split, args.examples)
+    else:
+        examples = choose_examples(logs, args.split, args.num_examples, args.seed)
+
+    page = out_dir / f"{args.dataset}_tokens.html"
+    write_token_page(
+        page,
+        logs,
+        load_vocabulary(args.dataset),
+        examples,
+        measured.beta_sign,
+        perf=perf,
+        perf_label=PERF_LABELS[perf],
+        label_names=LABEL_NAMES.get(args.dataset, ("label 0", "label 1")),
+        marked=planted_mask(args.dataset, logs),
+    )
+    print(page)
+    for metric in [args.metric] if args.metric else METRICS:
+        result = summarise(
+            logs,
+            metric,
+            args.split,
+            perf,
+            other,
+            measured.baselines,
+            measured.beta_sign,
+            args.seed,
+        )
+        paths = plot_dynamics(
+            out_dir / f"{args.dataset}_{args.split}_{SHORT[metric]}",
+            result,
+            title=f"{args.dataset}, {args.split} examples",
+            metric=metric,
+            perf_label=PERF_LABELS[perf],
+            levels=(*LEVELS, "normal") if args.include_normal else LEVELS,
+        )
+        for path in paths:
+            print(path)
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,231 @@
+"""Train one classifier and keep its checkpoints (method A.1).
+
+    python train_classifier.py --seed 20 --dataset Furd --steps 4000 --custom_saves
+    0,10,50,100,150,200,250
+
+Reads data/{dataset}_{train,test}.json and data/w2v.pkl. Writes checkpoints, each a plain state_dict
+as it was BEFORE the update of its step (the last one after it), and run.json, which says how they
+came about, to
+models/{dataset}/h_dim={hidden_dim},b_size={batch_size},seed={seed},{normal|uniform}/. A finished
+run is left alone; --overwrite trains it anew.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+
+import numpy as np
+import torch
+from data import (
+    Dataset,
+    Split,
+    canonical_name,
+    data_checksum,
+    eval_batches,
+    load_dataset,
+)
+from models import CONFIG_KEYS, AttentionClassifier
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
+from attention_dynamics.errors import InputError, run_script
+from attention_dynamics.runs import (
+    begin_run,
+    checkpoint_path,
+    finish_run,
+    read_config,
+    run_folder,
+    save_checkpoint,
+)
+from attention_dynamics.seeding import set_seed
+
+
+def parse_args(argv=None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", type=int, required=True, help="of weights and data order")
+    parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=2000,
+        help="updates; the paper's grid: 4000 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--uniform",
+        action="store_true",
+        help="freeze the attention uniform (the run that gives β^uf)",
+    )
+    parser.add_argument(
+        "--config", default="configs/model.json", help="model config (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--test_set_size",
+        type=int,
+        default=4000,
+        help="test accuracy is taken on this many first test examples (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--save_every",
+        type=int,
+        default=250,
+        help="steps between checkpoints (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--custom_saves",
+        type=step_list,
+        default=None,
+        help="more steps to keep, such as 0,10,50 (default: none)",
+    )
+    parser.add_argument(
+        "--pretrained_embeddings",
+        action="store_true",
+        help="start the embeddings from data/w2v.pkl; as published they only steer the vocabulary "
+        "(departure 2, default: off)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="train a finished run anew")
+    add_device_options(parser)
+    args = parser.parse_args(argv)
+    for name in ("steps", "save_every", "test_set_size"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name} must be at least 1, not {getattr(args, name)}")
+    if args.seed < 0:
+        parser.error(f"--seed must be at least 0, not {args.seed}")
+    return args
+
+
+def step_list(text: str) -> list[int]:
+    """Steps written as 0,10,50."""
+    try:
+        steps = [int(step) for step in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"steps look like 0,10,50, not {text!r}") from None
+    if min(steps) < 0:
+        raise argparse.ArgumentTypeError(f"a step cannot be negative: {min(steps)}")
+    return steps
+
+
+def batches(num_examples: int, batch_size: int, steps: int, seed: int):
+    """The examples (batch,) of each step: a new order every floor(N / batch_size) steps (A.1).
+
+    The orders come from a generator of their own, so that nothing else can change them.
+    """
+    rng = np.random.default_rng(seed)
+    per_order = max(1, num_examples // batch_size)
+    for step in range(steps):
+        if step % per_order == 0:
+            order = rng.permutation(num_examples)
+        yield order[np.arange(step * batch_size, (step + 1) * batch_size) % num_examples]
+
+
+@torch.no_grad()
+def accuracy(model: AttentionClassifier, split: Split, device: torch.device) -> float:
+    """The share of examples on the right side of score 0."""
+    correct = 0
+    for examples in eval_batches(split):
+        ids, lengths, labels = split.batch(examples)
+        score = model(ids.to(device), lengths).score
+        correct += int(((score > 0).cpu() == (labels == 1)).sum())
+    return correct / len(split)
+
+
+def use_pretrained(model: AttentionClassifier, dataset: Dataset) -> int:
+    """Put the word vectors into the embedding (departure 2); returns how many words have one."""
+    width = model.embedding.embedding_dim
+    found = 0
+    with torch.no_grad():
+        for index, word in enumerate(dataset.vocabulary):
+            if word in dataset.vectors:
+                vector = torch.as_tensor(dataset.vectors[word], dtype=torch.float32)
+                if vector.shape != (width,):
+                    raise InputError(
+                        f"--pretrained_embeddings: the vector of {word!r} in data/w2v.pkl has "
+                        f"shape {tuple(vector.shape)}, but embed_dim of the config is {width}"
+                    )
+                model.embedding.weight[index] = vector
+                found += 1
+    if not found:
+        raise InputError(
+            "--pretrained_embeddings: data/w2v.pkl holds no vector of a word in the vocabulary; "
+            "make it with prepare_data.py --word_vectors FILE"
+        )
+    return found
+
+
+def main(argv=None) -> None:
+    args = parse_args(argv)
+    args.dataset = canonical_name(args.dataset)
+    set_seed(args.seed)
+    device = choose_device(args.device, args.threads)
+
+    config = read_config(args.config, CONFIG_KEYS)
+    dataset = load_dataset(args.dataset)
+    test = dataset.test.take(range(min(args.test_set_size, len(dataset.test))))
+
+    model = AttentionClassifier(len(dataset.vocabulary), config, args.uniform)
+    if args.pretrained_embeddings:
+        found = use_pretrained(model, dataset)
+        print(f"{found} of {len(dataset.vocabulary)} embeddings start from word vectors")
+    model.to(device)
+
+    saves = {args.steps - 1, *(args.custom_saves or [])}
+    saves.update(range(0, args.steps, args.save_every))
+    settings = {
+        "dataset": args.dataset,
+        "data": data_checksum(args.dataset),
+        "seed": args.seed,
+        "uniform": args.uniform,
+        "config": config,
+        "steps": args.steps,
+        "saves": sorted(step for step in saves if step < args.steps),
+        "test_set_size": args.test_set_size,
+        "pretrained_embeddings": args.pretrained_embeddings,
+        "device": device.type,
+        "threads": args.threads,
+    }
+    folder = run_folder(args.dataset, config, args.seed, args.uniform)
+    if not begin_run(folder, settings, args.overwrite):
+        print(f"{folder} is finished already; --overwrite trains it anew")
+        return
+
+    optimizer = torch.optim.Adam(model.parameters(), fused=device.type != "mps")
+    accuracies, seconds = {}, []
+    order = batches(len(dataset.train), config["batch_size"], args.steps, args.seed)
+    progress = tqdm(order, total=args.steps, unit="step", disable=not sys.stderr.isatty())
+
+    def keep(step: int) -> None:
+        save_checkpoint(checkpoint_path(folder, step), model)
+        accuracies[step] = accuracy(model, test, device)
+        progress.write(f"step {step}: test accuracy {accuracies[step]:.4f}", file=sys.stdout)
+
+    for step, examples in enumerate(progress):
+        if step in saves and step != args.steps - 1:
+            keep(step)
+        started = time.perf_counter()
+        ids, lengths, labels = dataset.train.batch(examples)
+        score = model(ids.to(device), lengths).score
+        loss = F.binary_cross_entropy_with_logits(score, labels.to(device))
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        seconds.append(time.perf_counter() - started)
+    keep(args.steps - 1)
+
+    results = {
+        "test_acc": accuracies,
+        "seconds_per_step": statistics.median(seconds),
+        "training_seconds": sum(seconds),
+        "peak_memory_mb": peak_memory_mb(),
+    }
+    finish_run(folder, results)
+    print(
+        f"{folder}: {len(accuracies)} checkpoints, {results['seconds_per_step'] * 1e3:.1f} ms per "
+        f"step, peak memory {results['peak_memory_mb']:.0f} MB"
+    )
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Run the tests: makes or reuses .venv, installs what is missing, then ruff and pytest.
+#
+#   bash test.sh                  everything
+#   bash test.sh -k agreement     options of pytest, passed on
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+cd "$root"
+export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
+
+"$PYTHON" -m ruff check .
+"$PYTHON" -m ruff format --check .
+"$PYTHON" -m pytest "$@"

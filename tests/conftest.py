@@ -1,0 +1,110 @@
+"""What all tests share: the scripts of a folder as modules, golden data, and running a script."""
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = Path(__file__).resolve().parent / "golden"
+
+
+def load_folder(folder: Path) -> SimpleNamespace:
+    """Every module of an experiment's folder, imported as its scripts import each other.
+
+    The folders share module names (models, data), so those of another folder are forgotten first.
+    """
+    names = sorted(path.stem for path in folder.glob("*.py"))
+    for name in names:
+        sys.modules.pop(name, None)
+    sys.path.insert(0, str(folder))
+    try:
+        return SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+    finally:
+        sys.path.remove(str(folder))
+
+
+@pytest.fixture(scope="session")
+def classification() -> SimpleNamespace:
+    """The modules of classification/, such as ``classification.data.load_dataset``."""
+    return load_folder(ROOT / "classification")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Every test computes on one thread, whatever a script set before."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def golden_classification(tmp_path, monkeypatch) -> Path:
+    """A copy of the golden folder as the working directory, its outputs moved to golden/."""
+    shutil.copytree(GOLDEN / "classification", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "outputs").rename(tmp_path / "golden")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def small_set(tmp_path, monkeypatch, classification) -> Path:
+    """A working directory with a small data set "small", a small model config and a log config."""
+    make_small_set(tmp_path, classification)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+SMALL_RUNS = (("normal_A", 20, False), ("normal_B", 13, False), ("uniform", 12, True))
+SMALL_ITERATIONS = (0, 5, 11)
+
+
+def make_small_set(folder: Path, classification, num_train: int = 70, num_test: int = 30) -> None:
+    """Sentences over 40 words, in which "w1" votes for label 1 and "w2" for label 0."""
+    from attention_dynamics.files import write_json
+
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(40)]
+    for split, size in (("train", num_train), ("test", num_test)):
+        pairs = []
+        for _ in range(size):
+            label = int(rng.integers(2))
+            sentence = rng.integers(3, 40, rng.integers(1, 12)).tolist()
+            sentence.insert(int(rng.integers(len(sentence) + 1)), 1 if label else 2)
+            pairs.append([sentence, label])
+        write_json(folder / "data" / f"small_{split}.json", {"vocab": words, "XY": pairs}, None)
+    config = {"hidden_dim": 6, "intermediate_dim": 5, "embed_dim": 7, "batch_size": 8}
+    write_json(folder / "configs" / "model.json", config)
+    entries = [
+        {"name": name, "iteration": iteration, "seed": seed, "uniform": uniform}
+        for name, seed, uniform in SMALL_RUNS
+        for iteration in SMALL_ITERATIONS
+    ]
+    write_json(folder / "configs" / "small_log.json", entries)
+
+
+def run_script(script: str, *args: object, cwd: Path) -> subprocess.CompletedProcess:
+    """Run ``folder/script.py`` of the repository as a user does; returns the finished process."""
+    return subprocess.run(
+        [sys.executable, str(ROOT / script), *map(str, args)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def assert_refused(process: subprocess.CompletedProcess, *parts: str) -> None:
+    """The script ended with exit code 2 and one line on stderr that holds all ``parts``."""
+    assert process.returncode == 2, (process.returncode, process.stdout, process.stderr)
+    line = process.stderr.strip()
+    assert "Traceback" not in line
+    assert "\n" not in line, line
+    for part in parts:
+        assert part in line, line

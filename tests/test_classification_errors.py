@@ -1,0 +1,197 @@
+"""Bad input to the classification scripts: one clear line, exit code 2, nothing half-written."""
+
+import json
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+from conftest import assert_refused, run_script
+
+from attention_dynamics.errors import InputError
+from attention_dynamics.files import read_json, write_json
+
+TRAIN = ["--dataset", "small", "--seed", "1", "--steps", "2"]
+
+
+def spoil(change) -> None:
+    """Change the training file of the small set."""
+    content = read_json("data/small_train.json")
+    change(content)
+    write_json("data/small_train.json", content)
+
+
+def refused(main, args: list[str]) -> str:
+    with pytest.raises(InputError) as error:
+        main(args)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_an_unknown_data_set_names_those_that_are_there(small_set):
+    process = run_script(
+        "classification/train_classifier.py", "--dataset", "Furd", "--seed", 1, cwd=small_set
+    )
+    assert_refused(process, "no data set Furd", "data/ holds small", "prepare_data.py")
+    assert not (small_set / "models").exists()
+
+
+@pytest.mark.parametrize("label", [2, -1, 0.5, "1", None, True])
+def test_labels_other_than_0_and_1(small_set, classification, label):
+    spoil(lambda content: content["XY"][3].__setitem__(1, label))
+    message = refused(classification.train_classifier.main, TRAIN)
+    assert 'data/small_train.json: "XY" entry 3 has the label' in message
+    assert "labels must be 0 or 1" in message
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.pop("vocab"), 'the keys "vocab" and "XY"'),
+        (lambda c: c.update(XY=[]), "one at least"),
+        (lambda c: c.update(XY=[[1, 2]]), '"XY" entry 0 must be [[word index, ...], label]'),
+        (lambda c: c.update(vocab=[1]), '"vocab" must be a list of words'),
+        (lambda c: c["XY"][2][0].append(40), "entry 2 has the word index 40, but the vocabulary"),
+        (lambda c: c["XY"][2][0].append(-1), "entry 2 has the word index -1"),
+        (lambda c: c["XY"][2][0].append(1.5), "not a whole number"),
+        (lambda c: c["XY"][2][0].append(10**30), "too large"),
+    ],
+)
+def test_data_files_of_another_shape(small_set, classification, change, message):
+    spoil(change)
+    assert message in refused(classification.train_classifier.main, TRAIN)
+
+
+def test_malformed_json_names_file_and_position(small_set):
+    text = Path("data/small_test.json").read_text()
+    Path("data/small_test.json").write_text(text[:100])
+    process = run_script("classification/train_classifier.py", *TRAIN, cwd=small_set)
+    assert_refused(process, "data/small_test.json is malformed JSON at line")
+
+
+def test_all_missing_checkpoints_are_named_with_the_command(small_set, classification):
+    classification.train_classifier.main([*TRAIN[:2], "--seed", "20", "--steps", "12"])
+    process = run_script("classification/eval_dump.py", "--dataset", "small", cwd=small_set)
+    assert_refused(
+        process,
+        "7 checkpoint(s) of configs/small_log.json are missing",
+        "seed=20,normal/{model5}",
+        "seed=13,normal/{model0,model5,model11}",
+        "seed=12,uniform/{model0,model5,model11}",
+        "python train_classifier.py --dataset small --seed 13 --steps 12 --custom_saves 0,5,11",
+        "--seed 12 --steps 12 --custom_saves 0,5,11 --uniform",
+    )
+    assert not (small_set / "outputs").exists()
+
+
+def test_a_checkpoint_of_other_dimensions(small_set, classification):
+    log = read_json("configs/small_log.json")[:1]
+    write_json("configs/small_log.json", log)
+    classification.train_classifier.main([*TRAIN[:2], "--seed", "20", "--steps", "1"])
+    config = read_json("configs/model.json")
+    write_json("configs/model.json", {**config, "embed_dim": 9})
+    message = refused(classification.eval_dump.main, ["--dataset", "small"])
+    assert "model0 does not fit the model: embedding.weight is" in message
+
+
+def test_a_config_without_a_key(small_set, classification):
+    write_json("configs/model.json", {"hidden_dim": 4, "embed_dim": 3, "batch_size": 2})
+    message = refused(classification.train_classifier.main, TRAIN)
+    assert "configs/model.json lacks intermediate_dim" in message
+
+
+def test_word_vectors_that_ask_for_code(small_set):
+    class Hostile:
+        def __reduce__(self):
+            return os.mkdir, ("pwned",)
+
+    Path("data/w2v.pkl").write_bytes(pickle.dumps({"w1": Hostile()}))
+    process = run_script("classification/train_classifier.py", *TRAIN, cwd=small_set)
+    assert_refused(process, "data/w2v.pkl asks for posix.mkdir", "nothing was run")
+    assert not (small_set / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--steps", "0"], "--steps must be at least 1"),
+        (["--save_every", "0"], "--save_every must be at least 1"),
+        (["--custom_saves", "1,x"], "steps look like 0,10,50"),
+        (["--custom_saves=-5"], "cannot be negative"),
+        (["--seed", "-1"], "--seed must be at least 0"),
+        (["--device", "tpu"], "invalid choice"),
+    ],
+)
+def test_options_out_of_range(small_set, classification, capsys, args, message):
+    with pytest.raises(SystemExit) as stop:
+        classification.train_classifier.main([*TRAIN, *args])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_threads_below_one(small_set, classification):
+    message = refused(classification.train_classifier.main, [*TRAIN, "--threads", "0"])
+    assert "--threads must be at least 1" in message
+
+
+def test_collect_without_a_dump_says_how_to_make_it(small_set):
+    process = run_script(
+        "classification/collect_classification_stats.py",
+        *("--datasets", "small", "--out_file", "r.pkl"),
+        cwd=small_set,
+    )
+    assert_refused(process, "outputs/small_logs.pkl", "python eval_dump.py --dataset small")
+    assert not (small_set / "r.pkl").exists()
+
+
+def test_collect_names_a_run_that_the_logs_lack(golden_classification, classification):
+    (golden_classification / "golden").rename("outputs")
+    with open("outputs/Furd_logs.pkl", "rb") as stream:
+        logs = pickle.load(stream)
+    for example in logs["data"]:
+        for key in [key for key in example if key[0] == "uniform"]:
+            del example[key]
+    Path("outputs/Furd_logs.pkl").write_bytes(pickle.dumps(logs))
+    collect = classification.collect_classification_stats.main
+    message = refused(collect, ["--datasets", "Furd", "--out_file", "r.pkl"])
+    assert "hold no run uniform" in message
+
+
+def test_a_baseline_of_other_data(golden_classification, classification):
+    (golden_classification / "golden").rename("outputs")
+    import numpy as np
+
+    Path("outputs/Furd_logistic_beta.pkl").write_bytes(pickle.dumps(np.zeros((1, 5))))
+    collect = classification.collect_classification_stats.main
+    message = refused(collect, ["--datasets", "Furd", "--out_file", "r.pkl"])
+    assert "holds 5 values" in message
+    assert "python logistic_beta.py --dataset Furd" in message
+
+
+def test_a_single_class_in_training(small_set, classification):
+    spoil(lambda content: content.update(XY=[[doc, 1] for doc, _ in content["XY"]]))
+    message = refused(classification.logistic_beta.main, ["--dataset", "small"])
+    assert "holds a single class" in message
+
+
+def test_an_output_folder_that_cannot_be_written_is_a_failure(small_set):
+    (small_set / "models").write_text("a file where a folder should be")
+    process = run_script("classification/train_classifier.py", *TRAIN, cwd=small_set)
+    assert process.returncode == 1
+    assert "train_classifier.py: failed" in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+@pytest.mark.parametrize(
+    "script",
+    sorted(
+        path.name
+        for path in (Path(__file__).parent.parent / "classification").glob("*.py")
+        if "__main__" in path.read_text()
+    ),
+)
+def test_help_says_what_a_script_reads_and_writes(small_set, script):
+    process = run_script(f"classification/{script}", "--help", cwd=small_set)
+    assert process.returncode == 0, process.stderr
+    assert f"python {script}" in process.stdout
+    assert json.dumps(sorted(os.listdir(small_set))) == json.dumps(["configs", "data"])

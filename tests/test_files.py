@@ -1,0 +1,173 @@
+"""Whole files, JSON with positions, run folders, checkpoints and log configs."""
+
+import json
+import os
+import stat
+
+import pytest
+import torch
+from torch import nn
+
+from attention_dynamics.errors import InputError
+from attention_dynamics.files import read_json, sha256, whole_file, write_json, write_text
+from attention_dynamics.runs import (
+    begin_run,
+    finish_run,
+    load_checkpoint,
+    output_is_current,
+    read_config,
+    read_log_config,
+    record_output,
+    run_folder,
+    save_checkpoint,
+)
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+    with pytest.raises(RuntimeError), whole_file(path) as stream:
+        stream.write(b"half of the new")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_files_get_the_usual_permissions(tmp_path):
+    before = os.umask(0o022)
+    try:
+        write_text(tmp_path / "new" / "a.txt", "x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new" / "a.txt").stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"a": 1,\n "b" 2}', "line 2 column 6"),
+        (b"", "line 1 column 1"),
+        (b'{"a": "\xff"}', "not UTF-8"),
+        (b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_malformed_json_names_file_and_position(tmp_path, content, message):
+    (tmp_path / "x.json").write_bytes(content)
+    with pytest.raises(InputError, match=rf"config .*x.json .*{message}"):
+        read_json(tmp_path / "x.json", "config")
+
+
+def test_json_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "x.json").write_bytes(b'\xef\xbb\xbf{"a": 1}')
+    assert read_json(tmp_path / "x.json") == {"a": 1}
+
+
+def test_checksum_of_a_folder_sees_names_and_contents(tmp_path):
+    write_text(tmp_path / "d" / "a", "1")
+    first = sha256(tmp_path / "d")
+    write_text(tmp_path / "d" / "a", "2")
+    second = sha256(tmp_path / "d")
+    (tmp_path / "d" / "a").rename(tmp_path / "d" / "b")
+    assert len({first, second, sha256(tmp_path / "d")}) == 3
+
+
+def test_run_folders_are_named_as_published():
+    config = {"hidden_dim": 256, "batch_size": 32}
+    assert str(run_folder("SMS", config, 20, False)) == (
+        "models/SMS/h_dim=256,b_size=32,seed=20,normal"
+    )
+    translation = {"hidden_dim": 40, "dropout": 0.5, "batch_size": 4}
+    assert str(run_folder("x", translation, 12, True)) == (
+        "models/x/h_dim=40,dropout=0.500000,b_size=4,seed=12,uniform"
+    )
+
+
+def test_configs_without_a_key_or_with_odd_numbers_are_refused(tmp_path):
+    path = tmp_path / "model.json"
+    write_json(path, {"hidden_dim": 4})
+    with pytest.raises(InputError, match="lacks batch_size; it needs hidden_dim, batch_size"):
+        read_config(path, ("hidden_dim", "batch_size"))
+    for odd in (0, -3, 2.5, "4", True, None):
+        write_json(path, {"hidden_dim": odd})
+        with pytest.raises(InputError, match="hidden_dim must be a whole number above 0"):
+            read_config(path, ("hidden_dim",))
+    write_json(path, [1])
+    with pytest.raises(InputError, match="must be a JSON object"):
+        read_config(path, ("hidden_dim",))
+
+
+def test_log_configs_are_checked_entry_by_entry(tmp_path):
+    path = tmp_path / "x_log.json"
+    good = {"name": "normal_A", "iteration": 0, "seed": 20, "uniform": False}
+    for entries, message in (
+        ([], "one at least"),
+        ([good, {**good, "iteration": "5"}], "entry 1: iteration must be int"),
+        ([{"name": "normal_A"}], "entry 0 lacks the key 'iteration'"),
+        ([3], "entry 0 lacks the key 'name'"),
+        ([good, good], "normal_A iteration 0 twice"),
+    ):
+        write_json(path, entries)
+        with pytest.raises(InputError, match=message):
+            read_log_config(path)
+    write_json(path, [good])
+    assert read_log_config(path) == [good]
+
+
+def test_checkpoints_come_back_and_have_the_same_bytes(tmp_path):
+    torch.manual_seed(0)
+    model, other = nn.Linear(3, 2), nn.Linear(3, 2)
+    save_checkpoint(tmp_path / "model0", model)
+    save_checkpoint(tmp_path / "model1", model)
+    assert (tmp_path / "model0").read_bytes() == (tmp_path / "model1").read_bytes()
+    load_checkpoint(tmp_path / "model0", other)
+    assert torch.equal(model.weight, other.weight)
+
+
+def test_checkpoints_that_do_not_fit_are_refused(tmp_path):
+    save_checkpoint(tmp_path / "model0", nn.Linear(3, 2))
+    with pytest.raises(InputError, match=r"model0 does not fit .*weight is \(2, 3\) in the file"):
+        load_checkpoint(tmp_path / "model0", nn.Linear(4, 2))
+    with pytest.raises(InputError, match=r"bias is \(2,\) in the file, absent in the model"):
+        load_checkpoint(tmp_path / "model0", nn.Linear(3, 2, bias=False))
+    whole = (tmp_path / "model0").read_bytes()
+    for end in range(0, len(whole), 101):
+        (tmp_path / "cut").write_bytes(whole[:end])
+        with pytest.raises(InputError, match="cut is damaged"):
+            load_checkpoint(tmp_path / "cut", nn.Linear(3, 2))
+    torch.save(nn.Linear(3, 2), tmp_path / "code")
+    with pytest.raises(InputError, match="code is damaged or holds more than tensors"):
+        load_checkpoint(tmp_path / "code", nn.Linear(3, 2))
+    torch.save({"weight": 3}, tmp_path / "odd")
+    with pytest.raises(InputError, match="not a state_dict of tensors"):
+        load_checkpoint(tmp_path / "odd", nn.Linear(3, 2))
+
+
+def test_a_finished_run_is_left_alone_and_another_one_refused(tmp_path):
+    folder = tmp_path / "run"
+    assert begin_run(folder, {"seed": 1, "steps": 10}, overwrite=False)
+    (folder / "model0").write_bytes(b"x")
+    # Not finished: it may begin again, without the leftovers.
+    assert begin_run(folder, {"seed": 1, "steps": 10}, overwrite=False)
+    assert not (folder / "model0").exists()
+    finish_run(folder, {"accuracy": 0.5})
+    assert not begin_run(folder, {"seed": 1, "steps": 10}, overwrite=False)
+    with pytest.raises(InputError, match="steps was 10, is 20"):
+        begin_run(folder, {"seed": 1, "steps": 20}, overwrite=False)
+    assert json.loads((folder / "run.json").read_text())["results"] == {"accuracy": 0.5}
+    assert begin_run(folder, {"seed": 1, "steps": 20}, overwrite=True)
+
+
+def test_checkpoints_of_other_code_are_not_replaced(tmp_path):
+    (tmp_path / "model0").write_bytes(b"x")
+    with pytest.raises(InputError, match=r"without a run.json"):
+        begin_run(tmp_path, {}, overwrite=False)
+    assert (tmp_path / "model0").read_bytes() == b"x"
+
+
+def test_outputs_know_what_made_them(tmp_path):
+    out = tmp_path / "x.pkl"
+    assert not output_is_current(out, {"a": (1, 2)})
+    out.write_bytes(b"x")
+    record_output(out, {"a": (1, 2)}, {})
+    assert output_is_current(out, {"a": (1, 2)})
+    assert not output_is_current(out, {"a": (1, 3)})

@@ -1,0 +1,67 @@
+"""The fast recurrent layer equals the packed one, whatever the lengths."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+
+from attention_dynamics.recurrent import bidirectional_lstm, length_groups
+
+
+def packed(lstm: nn.LSTM, flat: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """The plain way: pad, pack, run, unpack, cut off the padding."""
+    padded = pad_sequence(flat.split(lengths.tolist()))
+    output, _ = lstm(pack_padded_sequence(padded, lengths, enforce_sorted=False))
+    output, _ = pad_packed_sequence(output)
+    return torch.cat([output[:length, i] for i, length in enumerate(lengths)])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(0, 1000))
+def test_states_and_gradients_equal_the_packed_layer(lengths, seed):
+    torch.manual_seed(seed)
+    lstm = nn.LSTM(7, 6, bidirectional=True)
+    lengths = torch.tensor(lengths)
+    flat = torch.randn(int(lengths.sum()), 7, requires_grad=True)
+    weight = torch.randn(int(lengths.sum()), 12)
+    results = []
+    for layer in (bidirectional_lstm, packed):
+        states = layer(lstm, flat, lengths)
+        leaves = [flat, *lstm.parameters()]
+        results.append((states, *torch.autograd.grad((states * weight).sum(), leaves)))
+    for fast, slow in zip(*results, strict=True):
+        # float32 sums in another order: 1e-6 of rounding on states below 1, more on sums of many.
+        torch.testing.assert_close(fast, slow, rtol=1e-4, atol=2e-5)
+    torch.testing.assert_close(results[0][0], results[1][0], rtol=0, atol=1e-6)
+
+
+def test_long_and_short_together():
+    torch.manual_seed(0)
+    lstm = nn.LSTM(5, 4, bidirectional=True)
+    lengths = torch.tensor([2, 600, 1, 30, 2])
+    flat = torch.randn(int(lengths.sum()), 5)
+    assert len(length_groups(lengths)) > 1
+    with torch.no_grad():
+        fast, slow = bidirectional_lstm(lstm, flat, lengths), packed(lstm, flat, lengths)
+    torch.testing.assert_close(fast, slow, rtol=0, atol=1e-6)
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=64))
+def test_groups_are_a_permutation_of_the_batch(lengths):
+    groups = length_groups(torch.tensor(lengths))
+    assert sorted(torch.cat(groups).tolist()) == list(range(len(lengths)))
+    tops = [max(lengths[i] for i in group.tolist()) for group in groups]
+    assert tops == sorted(tops, reverse=True)
+
+
+def test_equal_lengths_are_one_group_and_an_outlier_its_own():
+    assert len(length_groups(torch.full((32,), 20))) == 1
+    groups = length_groups(torch.tensor([500] + [10] * 31))
+    assert groups[0].tolist() == [0]
+
+
+def test_other_layers_are_refused():
+    with pytest.raises(ValueError, match="one-layer bidirectional"):
+        bidirectional_lstm(nn.LSTM(3, 3, num_layers=2), torch.zeros(1, 3), torch.tensor([1]))
