@@ -1,8 +1,9 @@
-"""Public distributions as they come: a file, a folder, or an archive, read in memory, never unpacked.
+"""Public distributions as they come: a file, a folder, or an archive, read in memory, never
+unpacked.
 
-Archives are untrusted: a member whose name points outside of the archive is refused, links and devices
-are passed over, and no more than ``MOST_BYTES`` are read from one source, so that an archive made to
-fill the memory ends in an error.
+Archives are untrusted: a member whose name points outside of the archive is refused, links and
+devices are passed over, and no more than ``MOST_BYTES`` are read from one source, so that an
+archive made to fill the memory ends in an error.
 """
 
 import gzip
@@ -23,7 +24,14 @@ from attention_dynamics.errors import InputError
 MOST_BYTES = 4 << 30
 
 _TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-_DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile)
+_DAMAGE = (
+    EOFError,
+    zlib.error,
+    gzip.BadGzipFile,
+    lzma.LZMAError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+)
 
 
 class Source:
@@ -55,8 +63,8 @@ class Source:
     def open_all(self, names: Iterable[str]) -> Iterator[tuple[str, BinaryIO]]:
         """(name, binary stream) of some members, in the order the archive has them.
 
-        Each stream is to be read before the next one is asked for. Reading raises InputError when the
-        data is damaged or cut short, or when more than the limit was read from this source.
+        Each stream is to be read before the next one is asked for. Reading raises InputError when
+        the data is damaged or cut short, or when more than the limit was read from this source.
         """
         wanted = set(names)
         for stored, stream in self._open_all(wanted):
@@ -91,7 +99,9 @@ class Source:
                     members = [member.name for member in archive if member.isfile()]
             else:
                 with zipfile.ZipFile(self.path) as archive:
-                    members = [info.filename for info in archive.infolist() if _is_zipped_file(info)]
+                    members = [
+                        info.filename for info in archive.infolist() if _is_zipped_file(info)
+                    ]
         except _DAMAGE as damage:
             raise self._damaged(damage) from None
         return [self._checked(name) for name in members]
@@ -163,8 +173,8 @@ class _Guarded(io.RawIOBase):
         self._source._left -= len(block)
         if self._source._left < 0:
             raise InputError(
-                f"{self._source.path} holds more than {self._source._most:,} bytes of data (reached in "
-                f"{self._name}): refused; cut it into smaller files"
+                f"{self._source.path} holds more than {self._source._most:,} bytes of data "
+                f"(reached in {self._name}): refused; cut it into smaller files"
             )
         buffer[: len(block)] = block
         return len(block)

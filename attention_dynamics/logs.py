@@ -13,8 +13,9 @@ File format (pickle of plain containers and numpy arrays, protocol 5), version 1
 The scores of all examples lie one after another in each array. A *row* is one score vector over the
 source tokens: one per example in classification, one per target position in translation.
 
-The published layout (``{"metas": ..., "data": [example, ...]}``, each example a dict of "src", "trg",
-"split" and (name, iteration, kind) -> array or None) is read too; :func:`published_layout` makes it.
+The published layout (``{"metas": ..., "data": [example, ...]}``, each example a dict of "src",
+"trg", "split" and (name, iteration, kind) -> array or None) is read too; it is made by
+:func:`published_layout`.
 """
 
 import os

@@ -14,8 +14,8 @@ csv.field_size_limit(1 << 28)
 def text_lines(stream: BinaryIO, where: str) -> Iterator[str]:
     """The lines of a UTF-8 stream, each with its line end; a byte-order mark is left out.
 
-    Only ``\\n`` ends a line: texts hold form feeds and Unicode separators that ``str.splitlines`` would
-    cut at. InputError names ``where`` and the line and byte of what is not UTF-8.
+    Only ``\\n`` ends a line: texts hold form feeds and Unicode separators that ``str.splitlines``
+    would cut at. InputError names ``where`` and the line and byte of what is not UTF-8.
     """
     start = 0
     for number, line in enumerate(stream, 1):
@@ -23,8 +23,8 @@ def text_lines(stream: BinaryIO, where: str) -> Iterator[str]:
             text = line.decode()
         except UnicodeDecodeError as error:
             raise InputError(
-                f"{where} is not UTF-8 text: line {number}, byte {start + error.start}; convert it, "
-                "e.g. with iconv -f LATIN1 -t UTF-8"
+                f"{where} is not UTF-8 text: line {number}, byte {start + error.start}; convert "
+                "it, e.g. with iconv -f LATIN1 -t UTF-8"
             ) from None
         start += len(line)
         yield text.removeprefix("\ufeff") if number == 1 else text
@@ -58,8 +58,8 @@ def delimited_rows(
             width = len(row)
         elif len(row) != width:
             raise InputError(
-                f"{where} line {number} has {len(row)} field(s), the first row has {width}: mend the "
-                "line, or its quotes"
+                f"{where} line {number} has {len(row)} field(s), the first row has {width}: mend "
+                "the line, or its quotes"
             )
         yield number, row
 
@@ -88,5 +88,5 @@ def json_rows(lines: Iterator[str], where: str) -> Iterator[tuple[int, dict]]:
         except (json.JSONDecodeError, RecursionError) as error:
             raise InputError(f"{where} line {number} is malformed JSON: {error}") from None
         if not isinstance(row, dict):
-            raise InputError(f"{where} line {number} is not a JSON object such as {{\"text\": ...}}")
+            raise InputError(f'{where} line {number} is not a JSON object such as {{"text": ...}}')
         yield number, row

@@ -14,7 +14,7 @@ import argparse
 import sys
 
 from data import canonical_name
-from measured import load_measured
+from measured import ACCURACIES, load_measured
 from planted import planted_rows
 from tqdm import tqdm
 
@@ -24,8 +24,6 @@ from attention_dynamics.files import write_pickle
 from attention_dynamics.results import result_tables, titled
 from attention_dynamics.statistics import summarise
 from attention_dynamics.tables import FORMATS
-
-SPLITS = {"val": "test_acc", "train": "train_acc"}
 
 
 def parse_args(argv=None) -> argparse.Namespace:
@@ -78,12 +76,12 @@ def main(argv=None) -> None:
             for line in measured.missing:
                 progress.write(f"note: {line}", file=sys.stderr)
             planted += planted_rows(dataset, measured.logs)
-        heldout = SPLITS["train" if split == "val" else "val"]
-        results[dataset, metric, split, SPLITS[split]] = summarise(
+        heldout = ACCURACIES["train" if split == "val" else "val"]
+        results[dataset, metric, split, ACCURACIES[split]] = summarise(
             measured.logs,
             metric,
             split,
-            SPLITS[split],
+            ACCURACIES[split],
             heldout,
             measured.baselines,
             measured.beta_sign,

@@ -9,6 +9,9 @@ from attention_dynamics.logs import Logs, load_logs
 from attention_dynamics.pickles import load_pickle
 from attention_dynamics.runs import embedding_beta_path, logistic_beta_path, logs_path
 
+# The splits of the logs, and the accuracy measured on each.
+ACCURACIES = {"val": "test_acc", "train": "train_acc"}
+
 
 @dataclass
 class Measured:

@@ -19,7 +19,7 @@ import argparse
 from pathlib import Path
 
 from data import canonical_name, load_vocabulary
-from measured import load_measured
+from measured import ACCURACIES, load_measured
 from planted import planted_mask
 
 from attention_dynamics.agreement import METRICS
@@ -28,7 +28,6 @@ from attention_dynamics.figures import LEVELS, plot_dynamics
 from attention_dynamics.pages import choose_examples, examples_at, write_token_page
 from attention_dynamics.statistics import summarise
 
-PERFS = {"val": "test_acc", "train": "train_acc"}
 PERF_LABELS = {"test_acc": "test accuracy", "train_acc": "training accuracy"}
 SHORT = {"top 5% match": "top5", "kendall tau": "tau"}
 SENTIMENT = ("negative", "positive")
@@ -49,7 +48,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     parser.add_argument("--dataset", required=True, help="name in outputs/, such as Furd or toy")
     parser.add_argument(
-        "--split", choices=tuple(PERFS), default="val", help="examples (default: %(default)s)"
+        "--split", choices=tuple(ACCURACIES), default="val", help="examples (default: %(default)s)"
     )
     parser.add_argument("--metric", choices=METRICS, help="of agreement (default: one figure each)")
     parser.add_argument(
@@ -93,7 +92,8 @@ def parse_args(argv=None) -> argparse.Namespace:
 def main(argv=None) -> None:
     args = parse_args(argv)
     args.dataset = canonical_name(args.dataset)
-    perf, other = (PERFS[split] for split in sorted(PERFS, key=lambda split: split != args.split))
+    perf = ACCURACIES[args.split]
+    other = ACCURACIES["train" if args.split == "val" else "val"]
     out_dir = Path(args.out_dir)
 
     measured = load_measured(args.dataset, args.embed_dim)

@@ -1,62 +1,32 @@
 """Readers of the public distributions: each yields (split, text, label) of the binary task.
 
-A reader takes the ``Source``, the seed of what it draws, and ``Findings``, where it leaves what a user
-should know. What is filtered out belongs to the task (neutral sentences, other topics); what cannot be
-understood is an InputError with file, line, what was found and what was expected.
+A reader takes the ``Source``, the seed of what it draws, and ``Findings``, where it leaves what a
+user should know. What is filtered out belongs to the task (neutral sentences, other topics); what
+cannot be understood is an InputError with file, line, what was found and what was expected.
 """
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
-import numpy as np
+from examples import (
+    FULL,
+    Example,
+    Findings,
+    label_of,
+    note_split,
+    one_file,
+    peeked,
+    real_names,
+    shuffled,
+    split_by_seed,
+    unlike,
+)
+from reviews import read_amzn, read_imdb, read_yelp, reviews_file
 
 from attention_dynamics.archives import Source
 from attention_dynamics.errors import InputError
 from attention_dynamics.textfiles import delimited_rows, text_lines
-
-# Where a distribution defines no split, this share is the test set.
-TEST_SHARE = 0.2
-
-
-class Example(NamedTuple):
-    """One text with its label, 0 or 1, in the split "train" or "test"."""
-
-    split: str
-    text: str
-    label: int
-
-
-Counts = dict[str, tuple[int, int]]
-
-
-@dataclass
-class Findings:
-    """What came up while reading.
-
-    Attributes:
-        expected: split ("train", "test", or "all" where the split is drawn here) -> (label 0, label 1)
-            rows of the complete public distribution; empty when nothing is known.
-        notes: one sentence each.
-    """
-
-    expected: Counts = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
-# The complete distributions of the papers' tasks.
-FULL: dict[str, Counts] = {
-    "IMDB": {"train": (12500, 12500), "test": (12500, 12500)},
-    "Furd": {"train": (3310, 3610), "test": (912, 909)},
-    "AG_News": {"train": (30000, 30000), "test": (1900, 1900)},
-    "Newsgroups": {"train": (597, 600), "test": (397, 399)},
-    "Yelp": {"train": (280000, 280000), "test": (19000, 19000)},
-    "Amzn": {"train": (1800000, 1800000), "test": (200000, 200000)},
-    "SMS": {"all": (4827, 747)},
-}
-_MULTI_DOMAIN = {"all": (4000, 4000)}
-_LABELLED_SENTENCES = {"all": (500, 500)}
 
 
 def read_source(dataset: str, source: Source, seed: int, found: Findings) -> Iterator[Example]:
@@ -83,66 +53,6 @@ def has_file_reader(dataset: str) -> bool:
     return dataset in _FILE_READERS
 
 
-def shuffled(items: list, seed: int) -> list:
-    """``items`` in the random order of ``seed``."""
-    return [items[place] for place in np.random.default_rng(seed).permutation(len(items))]
-
-
-def split_by_seed(items: list, seed: int) -> Iterator[tuple[str, object]]:
-    """("train" or "test", item), in the order given: ``TEST_SHARE`` of them, drawn by seed, are test."""
-    order = np.random.default_rng(seed).permutation(len(items))
-    test = set(order[: round(TEST_SHARE * len(items))].tolist())
-    for place, item in enumerate(items):
-        yield ("test" if place in test else "train"), item
-
-
-def _unlike(source: Source, dataset: str, expected: str) -> InputError:
-    return InputError(
-        f"source {source.path} does not look like {dataset}: expected {expected}; {source.described()}"
-    )
-
-
-def _real_names(source: Source) -> list[str]:
-    """Names without what operating systems leave in archives (``__MACOSX/``, ``.DS_Store``)."""
-    return [name for name in source.names if not re.search(r"(^|/)(\.|__MACOSX/)", name)]
-
-
-def _part(source: Source, dataset: str, stems: tuple[str, ...], suffixes: str, expected: str) -> str:
-    """The one file named by the first of ``stems`` that is there."""
-    for stem in stems:
-        pattern = re.compile(rf"(?:^|/){stem}\.(?:{suffixes})$", re.IGNORECASE)
-        matching = [name for name in _real_names(source) if pattern.search(name)]
-        if len(matching) > 1:
-            raise InputError(
-                f"source {source.path} holds more than one {stem} file ({', '.join(matching)}); "
-                "give the folder of one of them"
-            )
-        if matching:
-            return matching[0]
-    raise _unlike(source, dataset, expected)
-
-
-# --- IMDB: aclImdb/{train,test}/{pos,neg}/ID_RATING.txt
-
-
-def _imdb(source: Source, seed: int, found: Findings) -> Iterator[Example]:
-    pattern = re.compile(r"(?:^|/)(train|test)/(pos|neg)/\d+_(\d+)\.txt$")
-    members = {name: match for name in source.names if (match := pattern.search(name))}
-    if not members:
-        raise _unlike(source, "IMDB", "aclImdb/{train,test}/{pos,neg}/ID_RATING.txt")
-    rows = {}
-    for name, stream in source.open_all(members):
-        split, polarity, rating = members[name].groups()
-        where = source.place(name)
-        if not (int(rating) <= 4 if polarity == "neg" else 7 <= int(rating) <= 10):
-            raise InputError(f"{where} has the rating {rating}: neg is 1 to 4, pos is 7 to 10")
-        text = "".join(text_lines(stream, where))
-        rows[name] = Example(split, text, int(polarity == "pos"))
-    # One class comes after the other in the folders, and the evaluation takes the first 4,000.
-    found.notes.append(f"the reviews, stored by class, are shuffled with seed {seed}")
-    yield from shuffled([rows[name] for name in sorted(rows)], seed)
-
-
 # --- Furd: Stanford Sentiment Treebank, trees or `sentence<TAB>label`
 
 # `\/` and `\*` are the treebank's, which escapes brackets as well.
@@ -154,19 +64,30 @@ _TREE = re.compile(r"\(([0-4]) .*\)$")
 
 def _furd(source: Source, seed: int, found: Findings) -> Iterator[Example]:
     expected = "train.txt and test.txt of trees, or train.tsv and test.tsv with sentence and label"
-    names = {_part(source, "Furd", (s,), "txt|tsv", expected): s for s in ("train", "test")}
+    names = {one_file(source, "Furd", (s,), "txt|tsv", expected): s for s in ("train", "test")}
     for name, stream in source.open_all(names):
         for text, label in _furd_file(stream, source.place(name), found):
             yield Example(names[name], text, label)
 
 
 def _furd_file(stream: BinaryIO, where: str, found: Findings) -> Iterator[tuple[str, int]]:
-    lines, first = _peeked(text_lines(stream, where))
-    if first.startswith("("):
+    lines, first = peeked(text_lines(stream, where))
+    if first and first.startswith("("):
         yield from _trees(lines, where)
         return
-    for number, row in _with_header(lines, where, "\t", ("sentence", "label"), "a tree per line, or"):
-        yield _unescaped(row["sentence"]), _label(row["label"], {"0": 0, "1": 1}, where, number)
+    rows = delimited_rows(lines, where, "\t", quoting=False)
+    _, header = next(rows, (0, []))
+    if "sentence" not in header or "label" not in header:
+        raise InputError(
+            f"{where} must hold one tree a line, or have a header with sentence and label; its "
+            f"first line has {', '.join(header)[:80] or 'nothing'}"
+        )
+    text_column, label_column = header.index("sentence"), header.index("label")
+    for number, row in rows:
+        yield (
+            unescape_treebank(row[text_column]),
+            label_of(row[label_column], {"0": 0, "1": 1}, where, number),
+        )
 
 
 def _trees(lines: Iterator[str], where: str) -> Iterator[tuple[str, int]]:
@@ -180,13 +101,15 @@ def _trees(lines: Iterator[str], where: str) -> Iterator[tuple[str, int]]:
         leaves = _LEAF.findall(line)
         if not tree or not leaves or line.count("(") != line.count(")"):
             raise InputError(
-                f"{where} line {number} is not a sentiment tree such as (3 (2 It) (4 shines)): {line[:60]!r}"
+                f"{where} line {number} is not a sentiment tree such as (3 (2 It) (4 shines)): "
+                f"{line[:60]!r}"
             )
         if tree[1] != "2":
-            yield _unescaped(" ".join(leaves)), int(tree[1] > "2")
+            yield unescape_treebank(" ".join(leaves)), int(tree[1] > "2")
 
 
-def _unescaped(text: str) -> str:
+def unescape_treebank(text: str) -> str:
+    """``text`` with brackets for -LRB- and the like, and plain slashes and stars."""
     return _ESCAPE.sub(lambda match: match[2] or _BRACKETS[match[1].lower()], text)
 
 
@@ -200,7 +123,7 @@ def _ag_news(source: Source, seed: int, found: Findings) -> Iterator[Example]:
         "train.csv and test.csv of ag_news_csv (a training file from elsewhere goes with "
         "--train FILE --test FILE in place of --source)"
     )
-    names = {_part(source, "AG_News", (s,), "csv", expected): s for s in ("train", "test")}
+    names = {one_file(source, "AG_News", (s,), "csv", expected): s for s in ("train", "test")}
     for name, stream in source.open_all(names):
         for text, label in _ag_news_file(stream, source.place(name), found):
             yield Example(names[name], text, label)
@@ -211,18 +134,108 @@ def _ag_news_file(stream: BinaryIO, where: str, found: Findings) -> Iterator[tup
 
     The classes are 1 to 4 in the distribution's own headerless layout, 0 to 3 in the copies.
     """
-    from_one = {"1": 0, "2": None, "3": 1, "4": None}
-    from_zero = {"0": 0, "1": None, "2": 1, "3": None}
-    for number, row in delimited_rows(text_lines(stream, where), where, ",", quoting=True):
-        if number == 1 and "text" in row:
-            header, codes = row, from_zero
-            text_columns = [header.index("text")]
-            # In NoisyAG-News `gt` is the class; its `label` is wrong on purpose in a fifth of the rows.
-            name = "gt" if "gt" in header else "label"
-            if name not in header:
-                raise InputError(f"{where} has no column gt or label; it has {', '.join(header)}")
-            label_column = header.index(name)
-            continue
-        if number == 1 or (not_yet := "codes" not in locals()):
-            pass
-        yield "", 0
+    rows, first = peeked(delimited_rows(text_lines(stream, where), where, ",", quoting=True))
+    fields = first[1] if first else []
+    classes = "0123"
+    if "text" in fields:
+        # In NoisyAG-News `gt` is the class; its `label` is wrong on purpose in a fifth of the rows.
+        label_name = "gt" if "gt" in fields else "label"
+        if label_name not in fields:
+            raise InputError(f"{where} has no column gt or label; it has {', '.join(fields)}")
+        text_columns, label_column = [fields.index("text")], fields.index(label_name)
+        next(rows)
+    elif len(fields) == 3:
+        text_columns, label_column, classes = [1, 2], 0, "1234"
+    elif len(fields) == 2:
+        text_columns, label_column = [0], 1
+    else:
+        raise InputError(
+            f"{where} has {len(fields)} column(s): expected class,title,description, or "
+            "text,label, or a header with text and gt or label; name others with --text_column "
+            "and --label_column"
+        )
+    labels = dict(zip(classes, (0, None, 1, None), strict=True))
+    for number, row in rows:
+        label = label_of(row[label_column], labels, where, number)
+        if label is not None:
+            yield restore_ag_news(" ".join(row[column] for column in text_columns)), label
+
+
+def restore_ag_news(text: str) -> str:
+    """``text`` with spaces for its backslashes (line breaks) and ``&#39;`` for `` #39;``."""
+    return _AG_LOST.sub(r"&\1;", text.replace("\\", " "))
+
+
+# --- Newsgroups: 20news-bydate-{train,test}/GROUP/NUMBER
+
+_GROUPS = {"rec.sport.baseball": 0, "rec.sport.hockey": 1}
+
+
+def _newsgroups(source: Source, seed: int, found: Findings) -> Iterator[Example]:
+    # Private in scikit-learn, but these are what "headers, footers and quotes removed" means.
+    from sklearn.datasets._twenty_newsgroups import (
+        strip_newsgroup_footer,
+        strip_newsgroup_header,
+        strip_newsgroup_quoting,
+    )
+
+    pattern = re.compile(r"(?:^|/)[^/]*(train|test)/(rec\.sport\.(?:baseball|hockey))/[^/]+$")
+    members = {name: match for name in real_names(source) if (match := pattern.search(name))}
+    if not members:
+        expected = "20news-bydate-{train,test}/{rec.sport.baseball,rec.sport.hockey}/NUMBER"
+        raise unlike(source, "Newsgroups", expected)
+    rows = {}
+    for name, stream in source.open_all(members):
+        split, group = members[name].groups()
+        text = strip_newsgroup_header(stream.read().decode("latin-1"))
+        text = strip_newsgroup_quoting(strip_newsgroup_footer(text))
+        rows[name] = Example(split, text, _GROUPS[group])
+    found.notes.append(f"the posts, stored by group, are shuffled with seed {seed}")
+    yield from shuffled([rows[name] for name in sorted(rows)], seed)
+
+
+# --- SMS: ham or spam, TAB, message
+
+
+def _sms(source: Source, seed: int, found: Findings) -> Iterator[Example]:
+    names = [name for name in real_names(source) if re.search(r"(^|/)smsspam[^/]*$", name, re.I)]
+    names = names or (source.names if len(source.names) == 1 else [])
+    if len(names) != 1:
+        raise unlike(source, "SMS", "one file SMSSpamCollection")
+    items = []
+    for name, stream in source.open_all(names):
+        items.extend(_sms_file(stream, source.place(name), found))
+    note_split(found, seed)
+    for split, (text, label) in split_by_seed(items, seed):
+        yield Example(split, text, label)
+
+
+def _sms_file(stream: BinaryIO, where: str, found: Findings) -> Iterator[tuple[str, int]]:
+    for number, line in enumerate(text_lines(stream, where), 1):
+        line = line.rstrip("\r\n")
+        if line:
+            # Quotes are text here: messages hold unbalanced ones.
+            label, tab, message = line.partition("\t")
+            if not tab:
+                raise InputError(
+                    f"{where} line {number} is not ham or spam, TAB, message: {line[:60]!r}"
+                )
+            yield message, label_of(label, {"ham": 0, "spam": 1}, where, number)
+
+
+_READERS: dict[str, Callable[[Source, int, Findings], Iterator[Example]]] = {
+    "IMDB": read_imdb,
+    "Furd": _furd,
+    "AG_News": _ag_news,
+    "Newsgroups": _newsgroups,
+    "Yelp": read_yelp,
+    "Amzn": read_amzn,
+    "SMS": _sms,
+}
+_FILE_READERS: dict[str, Callable[[BinaryIO, str, Findings], Iterator[tuple[str, int]]]] = {
+    "Furd": _furd_file,
+    "AG_News": _ag_news_file,
+    "Yelp": reviews_file,
+    "Amzn": reviews_file,
+    "SMS": _sms_file,
+}

@@ -1,13 +1,14 @@
 """The one tokeniser of the classification data: deterministic, without a model.
 
-- HTML entities are resolved and ``<br />`` is a space; Unicode is normalised (NFC); all is lower-cased.
+- HTML entities are resolved and ``<br />`` is a space; Unicode is normalised (NFC); all is
+lower-cased.
 - A word is a run of letters and digits; hyphens and apostrophes inside it belong to it
   (``bug-eyed``, ``o'brien``), and so do the points of an abbreviation (``u.s.``).
 - Contractions are cut as in the Penn Treebank, which SST and the common word vectors follow:
   ``don't`` -> ``do n't``, ``it's`` -> ``it 's``, ``we'll`` -> ``we 'll``.
 - Numbers are kept, with the points and commas inside them (``1,000.50``, ``1930s``).
-- Every other mark is a token of its own; of a repeated ``. ! ? - * = ~ _`` a run of up to three is one
-  (``...``, ``--``, ``!!!``). Curly and Treebank quotes become straight ones.
+- Every other mark is a token of its own; of a repeated ``. ! ? - * = ~ _`` a run of up to three is
+  one (``...``, ``--``, ``!!!``). Curly and Treebank quotes become straight ones.
 
 The tokens of tokens joined by spaces are the same tokens.
 """

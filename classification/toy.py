@@ -1,10 +1,10 @@
 """A generated corpus with planted KTIW: which words vote for a label, and how strongly, is known.
 
-Words are invented. ``PAIRS`` pairs of them bear evidence: the two words of pair k are equally frequent
-and vote for label 1 and label 0 with the same strength s_k. In a sentence with label y each evidence
-word votes for y with probability sigmoid(s_k), so that s_k is the log-odds its vote is worth. With
-``not`` before it a word votes for the other label: order matters, and a bag of words loses what those
-words say. ``not`` also stands before words without evidence.
+Words are invented. ``PAIRS`` pairs of them bear evidence: the two words of pair k are equally
+frequent and vote for label 1 and label 0 with the same strength s_k. In a sentence with label y
+each evidence word votes for y with probability sigmoid(s_k), so that s_k is the log-odds its vote
+is worth. With ``not`` before it a word votes for the other label: order matters, and a bag of words
+loses what those words say. ``not`` also stands before words without evidence.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,13 @@ NEGATION = "not"
 TRAIN, TEST = 4000, 1000
 FILLERS, PAIRS = 4000, 120
 SHORTEST, LONGEST = 8, 40
-# The word of rank r = 1, 2, ... has a share in proportion to 1 / (r + offset) (Zipf-Mandelbrot). Pairs
-# are flatter, so that no single pair decides the corpus.
+# The word of rank r = 1, 2, ... has a share in proportion to 1 / (r + offset) (Zipf-Mandelbrot).
+# Pairs are flatter, so that no single pair decides the corpus.
 FILLER_OFFSET, PAIR_OFFSET = 2.7, 10.0
 # Strengths s_k in log-odds: equally spaced, dealt out to the pairs at random.
 WEAKEST, STRONGEST = 0.5, 4.5
-# The probability that a token bears evidence, and that a word (with or without) has `not` before it.
+# The probability that a token bears evidence, and that a word (with or without) has `not` before
+# it.
 EVIDENCE, NEGATED = 0.3, 0.2
 # The probability that a label is turned over.
 NOISE = 0.02
@@ -34,8 +35,8 @@ class Toy:
 
     Attributes:
         evidence: word -> strength in log-odds, positive when it votes for label 1.
-        sentences, labels, positions: "train" or "test" -> one entry per example; positions are 0-based
-            places in the sentence.
+        sentences, labels, positions: "train" or "test" -> one entry per example; positions are
+            0-based places in the sentence.
     """
 
     evidence: dict[str, float]
@@ -120,7 +121,36 @@ def _zipf(words: int, offset: float) -> np.ndarray:
 
 def _invented_words(rng: np.random.Generator, count: int) -> list[str]:
     """Distinct pronounceable words of two to four syllables, in random order."""
-    onsets = np.array(["b", "d", "f", "g", "h", "j", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "z", "br", "dr", "fl", "gr", "kl", "pl", "sh", "st", "tr"])
+    onsets = np.array(
+        [
+            "b",
+            "d",
+            "f",
+            "g",
+            "h",
+            "j",
+            "k",
+            "l",
+            "m",
+            "n",
+            "p",
+            "r",
+            "s",
+            "t",
+            "v",
+            "w",
+            "z",
+            "br",
+            "dr",
+            "fl",
+            "gr",
+            "kl",
+            "pl",
+            "sh",
+            "st",
+            "tr",
+        ]
+    )
     vowels = np.array(["a", "e", "i", "o", "u", "ai", "ou"])
     found: dict[str, None] = {}
     while len(found) < count:

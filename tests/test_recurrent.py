@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from attention_dynamics.recurrent import bidirectional_lstm, length_groups
+from attention_dynamics.recurrent import bidirectional_lstm
 
 
 def packed(lstm: nn.LSTM, flat: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -42,24 +42,9 @@ def test_long_and_short_together():
     lstm = nn.LSTM(5, 4, bidirectional=True)
     lengths = torch.tensor([2, 600, 1, 30, 2])
     flat = torch.randn(int(lengths.sum()), 5)
-    assert len(length_groups(lengths)) > 1
     with torch.no_grad():
         fast, slow = bidirectional_lstm(lstm, flat, lengths), packed(lstm, flat, lengths)
     torch.testing.assert_close(fast, slow, rtol=0, atol=1e-6)
-
-
-@given(st.lists(st.integers(1, 300), min_size=1, max_size=64))
-def test_groups_are_a_permutation_of_the_batch(lengths):
-    groups = length_groups(torch.tensor(lengths))
-    assert sorted(torch.cat(groups).tolist()) == list(range(len(lengths)))
-    tops = [max(lengths[i] for i in group.tolist()) for group in groups]
-    assert tops == sorted(tops, reverse=True)
-
-
-def test_equal_lengths_are_one_group_and_an_outlier_its_own():
-    assert len(length_groups(torch.full((32,), 20))) == 1
-    groups = length_groups(torch.tensor([500] + [10] * 31))
-    assert groups[0].tolist() == [0]
 
 
 def test_other_layers_are_refused():

@@ -1,8 +1,8 @@
-"""The classification experiment of method A.1, written plainly: what speed and results are measured against.
+"""The classification experiment of method A.1, written plainly: the yardstick of speed and results.
 
-Each function follows the paper line by line with the tools at hand (padded batches, packed sequences,
-scipy, loops over examples). Nothing here is made fast, and nothing slow on purpose. The tests compare the
-experiment's own code with it; the benchmarks run both side by side.
+Each function follows the paper line by line with the tools at hand (padded batches, packed
+sequences, scipy, loops over examples). Nothing here is made fast, and nothing slow on purpose. The
+tests compare the experiment's own code with it; the benchmarks run both side by side.
 
 An example is ``(token ids, label)``: ids with ``<bos>`` and ``<eos>``, label 0 or 1.
 """
@@ -33,7 +33,7 @@ INVERSE_REGULARISATIONS = (
 Example = tuple[list[int], int]
 
 
-# --- data ---------------------------------------------------------------------------------------------
+# --- data ---
 
 
 def load_dataset(
@@ -41,8 +41,8 @@ def load_dataset(
 ) -> tuple[list[Example], list[Example], int]:
     """Read the JSON files of a data set and index their words.
 
-    The vocabulary: four specials, then training words that occur more than twice or have a vector, by
-    falling count (ties: first occurrence); it indexes both files.
+    The vocabulary: four specials, then training words that occur more than twice or have a vector,
+    by falling count (ties: first occurrence); it indexes both files.
 
     Returns:
         train, test (the first ``test_set_size``), vocab (the number of words).
@@ -66,7 +66,7 @@ def load_dataset(
 
 
 def pad(examples: list[Example]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """A batch: ids ``(batch, src_len)`` padded with 0, lengths ``(batch,)``, labels ``(batch,)`` float."""
+    """A batch: ids ``(batch, src_len)`` padded with 0, lengths and float labels ``(batch,)``."""
     lengths = torch.tensor([len(tokens) for tokens, _ in examples])
     ids = torch.full((len(examples), int(lengths.max())), PAD)
     for row, (tokens, _) in enumerate(examples):
@@ -75,14 +75,19 @@ def pad(examples: list[Example]) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
     return ids, lengths, labels
 
 
-# --- the model ----------------------------------------------------------------------------------------
+# --- the model ---
 
 
 class AttentionClassifier(nn.Module):
     """Embedding, bidirectional LSTM, attention; the score is the attention-weighted sum of β."""
 
     def __init__(
-        self, vocab: int, embed_dim: int, hidden_dim: int, intermediate_dim: int, uniform: bool = False
+        self,
+        vocab: int,
+        embed_dim: int,
+        hidden_dim: int,
+        intermediate_dim: int,
+        uniform: bool = False,
     ):
         super().__init__()
         self.uniform = uniform
@@ -103,7 +108,7 @@ class AttentionClassifier(nn.Module):
             gates: ``(batch, src_len)`` factors of the embeddings, for Δ; None for none.
 
         Returns:
-            scores ``(batch,)``, alpha ``(batch, src_len)`` (0 on padding), beta ``(batch, src_len)``.
+            scores ``(batch,)``, alpha ``(batch, src_len)`` with 0 on padding, beta likewise.
         """
         embedded = self.embedding(ids)  # (batch, src_len, embed)
         if gates is not None:
@@ -120,7 +125,7 @@ class AttentionClassifier(nn.Module):
         return (alpha * beta).sum(dim=1), alpha, beta
 
 
-# --- training -----------------------------------------------------------------------------------------
+# --- training ---
 
 
 def train_step(model: AttentionClassifier, optimizer, batch: list[Example]) -> float:
@@ -161,7 +166,7 @@ def train(
     return losses
 
 
-# --- eval_dump ----------------------------------------------------------------------------------------
+# --- eval_dump ---
 
 
 def evaluate(
@@ -193,7 +198,9 @@ def evaluate(
     return scores_of_examples, float(np.mean(correct))
 
 
-def eval_dump(root: Path, dataset: str, config: dict, entries: list[dict], test_set_size: int) -> dict:
+def eval_dump(
+    root: Path, dataset: str, config: dict, entries: list[dict], test_set_size: int
+) -> dict:
     """The logs of all checkpoints of a data set, in the published layout.
 
     Args:
@@ -224,9 +231,8 @@ def eval_dump(root: Path, dataset: str, config: dict, entries: list[dict], test_
             entry["uniform"],
         )
         kind = "uniform" if entry["uniform"] else "normal"
-        folder = (
-            f"h_dim={config['hidden_dim']},b_size={config['batch_size']},seed={entry['seed']},{kind}"
-        )
+        dims = f"h_dim={config['hidden_dim']},b_size={config['batch_size']}"
+        folder = f"{dims},seed={entry['seed']},{kind}"
         path = root / "models" / dataset / folder / f"model{entry['iteration']}"
         model.load_state_dict(torch.load(path, weights_only=True))
         of_train, train_acc = evaluate(
@@ -245,11 +251,11 @@ def eval_dump(root: Path, dataset: str, config: dict, entries: list[dict], test_
     return {"metas": metas, "data": data}
 
 
-# --- agreement ----------------------------------------------------------------------------------------
+# --- agreement ---
 
 
 def top_match(first: np.ndarray, second: np.ndarray) -> float:
-    """1 if the arg-max of ``first`` lies in the top 5% of ``second``, else 0; both ``(src_len,)``."""
+    """1 if the arg-max of ``first`` is in the top 5% of ``second``, else 0; both ``(src_len,)``."""
     greater = np.sum(second > second[np.argmax(first)])
     return float(greater < np.ceil(0.05 * len(second)))
 
@@ -267,7 +273,7 @@ def agreement(metric: str, first: list[np.ndarray], second: list[np.ndarray]) ->
     return [METRICS[metric](a, b) for a, b in zip(first, second, strict=True)]
 
 
-# --- the baselines ------------------------------------------------------------------------------------
+# --- the baselines ---
 
 
 class EmbeddingClassifier(nn.Module):
@@ -290,9 +296,13 @@ class EmbeddingClassifier(nn.Module):
 
 
 def embedding_epoch(
-    model: EmbeddingClassifier, optimizer, examples: list[Example], order: list[int], batch_size: int
+    model: EmbeddingClassifier,
+    optimizer,
+    examples: list[Example],
+    order: list[int],
+    batch_size: int,
 ) -> None:
-    """One pass over ``examples`` in ``order``, an update on the summed cross-entropy of each batch."""
+    """A pass over ``examples`` in ``order``: an update on the summed loss of each batch."""
     for start in range(0, len(order), batch_size):
         ids, lengths, labels = pad([examples[place] for place in order[start : start + batch_size]])
         optimizer.zero_grad()
@@ -368,7 +378,7 @@ def logistic_beta(
     return best
 
 
-# --- collect ------------------------------------------------------------------------------------------
+# --- collect ---
 
 
 def collect(

@@ -1,0 +1,103 @@
+"""How the benchmarks measure: alternating rounds, medians, peak memory, machine facts."""
+
+import gc
+import multiprocessing
+import os
+import platform
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy
+import torch
+
+from attention_dynamics.files import read_json, write_json
+
+
+def alternate(reference: Callable, ours: Callable, rounds: int) -> tuple[float, float]:
+    """Median seconds of ``reference()`` and of ``ours()``, run in turn ``rounds`` times.
+
+    Taking turns spreads what else the machine does over both. Each is run once before, unmeasured.
+    """
+    seconds = {reference: [], ours: []}
+    for number in range(rounds + 1):
+        for function, times in seconds.items():
+            gc.collect()
+            start = time.perf_counter()
+            function()
+            if number:
+                times.append(time.perf_counter() - start)
+    return statistics.median(seconds[reference]), statistics.median(seconds[ours])
+
+
+def in_process(function: Callable, *args):
+    """What ``function(*args)`` returns in a fresh process; the function is one of a module."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, args)
+
+
+def peak_bytes() -> int:
+    """The peak resident memory of this process."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # Not ru_maxrss: on Linux a new process inherits that of the one which started it.
+        lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+        return int(lines["VmHWM"].split()[0]) * 1024
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def compared(workload: str, what: str, unit: str, reference: float, ours: float, at_least: float):
+    """A row of the result table: both sides, their ratio, and whether it reaches ``at_least``."""
+    ratio = reference / ours
+    return {
+        "workload": workload,
+        "what": what,
+        "unit": unit,
+        "reference": reference,
+        "ours": ours,
+        "ratio": ratio,
+        "target": f">= {at_least:g}x",
+        "met": ratio >= at_least,
+    }
+
+
+def bounded(workload: str, what: str, unit: str, ours: float, below: float | None):
+    """A row without a reference: a value that must stay below a bound, if there is one."""
+    return {
+        "workload": workload,
+        "what": what,
+        "unit": unit,
+        "reference": None,
+        "ours": ours,
+        "ratio": None,
+        "target": None if below is None else f"< {below:g} {unit}".rstrip(),
+        "met": None if below is None else ours < below,
+    }
+
+
+def machine_facts(threads: int) -> dict:
+    """Processor, cores, versions, threads: what a measured time belongs to."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].split(":", 1)[1].strip() if names else model
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "threads": threads,
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+    }
+
+
+def add_results(path: Path, section: str, facts: dict, rows: list[dict]) -> None:
+    """Put the rows of one section into the results at ``path``; other sections stay as they are."""
+    results = read_json(path, "benchmark results") if path.exists() else {}
+    write_json(path, {**results, section: {**facts, "rows": rows}})

@@ -1,0 +1,105 @@
+"""The public data sets as the Hugging Face hub has them; the only module that uses the network."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from examples import FULL, Example, Findings, note_split, shuffled, split_by_seed, unknown_label
+from sources import restore_ag_news, unescape_treebank
+
+from attention_dynamics.errors import InputError
+
+
+class _Repository(NamedTuple):
+    """Where a data set is, which columns make the text, and what its labels mean (None: left out)."""
+
+    name: str
+    texts: tuple[str, ...]
+    label: str
+    labels: dict[int, int | None]
+
+
+_BINARY = {0: 0, 1: 1}
+_REPOSITORIES = {
+    "IMDB": _Repository("stanfordnlp/imdb", ("text",), "label", _BINARY),
+    "Furd": _Repository("SetFit/sst2", ("text",), "label", _BINARY),
+    "AG_News": _Repository("fancyzhx/ag_news", ("text",), "label", {0: 0, 1: None, 2: 1, 3: None}),
+    "Newsgroups": _Repository(
+        "SetFit/20_newsgroups", ("text",), "label", {**dict.fromkeys(range(20)), 9: 0, 10: 1}
+    ),
+    "Yelp": _Repository("fancyzhx/yelp_polarity", ("text",), "label", _BINARY),
+    "Amzn": _Repository("fancyzhx/amazon_polarity", ("title", "content"), "label", _BINARY),
+    "SMS": _Repository("ucirvine/sms_spam", ("sms",), "label", _BINARY),
+}
+_BY_CLASS = ("IMDB", "Newsgroups")
+_CLEAN = {"Furd": unescape_treebank, "AG_News": restore_ag_news}
+
+
+def resolve_revision(dataset: str, revision: str | None) -> str:
+    """The commit of the data set's repository to read: ``revision``, or the newest one now.
+
+    No commit is built in: none could be checked where this was written, and an unchecked one pins
+    nothing. The one that is used is printed and kept in ``about.json``; give it as ``--revision`` to
+    get the same bytes again. The row counts are checked against the public distribution either way.
+
+    Raises InputError within seconds when the hub cannot be reached or has no such revision.
+    """
+    from huggingface_hub import HfApi
+
+    repository = _REPOSITORIES[dataset].name
+    try:
+        return HfApi().dataset_info(repository, revision=revision, timeout=10).sha
+    except Exception as error:  # what fails here has a type per HTTP library and version
+        raise _failed(repository, error) from None
+
+
+def read_hub(dataset: str, revision: str, seed: int, found: Findings) -> Iterator[Example]:
+    """The examples of a known data set; shuffled and split by seed as those of the distribution.
+
+    Raises InputError when the download fails or the repository has other columns or labels.
+    """
+    import datasets
+
+    repository = _REPOSITORIES[dataset]
+    try:
+        splits = datasets.load_dataset(repository.name, revision=revision)
+    except Exception as error:
+        raise _failed(repository.name, error) from None
+    found.expected = FULL[dataset]
+    if "test" in splits:
+        examples = (e for split in ("train", "test") for e in _rows(repository, splits, split))
+    else:
+        note_split(found, seed)
+        items = list(_rows(repository, splits, "train"))
+        examples = (e._replace(split=split) for split, e in split_by_seed(items, seed))
+    if dataset in _BY_CLASS:
+        examples = shuffled(list(examples), seed)
+        found.notes.append(f"the examples, stored by class, are shuffled with seed {seed}")
+    clean = _CLEAN.get(dataset, str)
+    for example in examples:
+        yield example._replace(text=clean(example.text))
+
+
+def _rows(repository: _Repository, splits, split: str) -> Iterator[Example]:
+    where = f"{repository.name} {split}"
+    missing = {*repository.texts, repository.label} - set(splits[split].column_names)
+    if missing:
+        raise InputError(
+            f"{where} has no column {', '.join(sorted(missing))}; it has "
+            f"{', '.join(splits[split].column_names)}: the repository has changed, give an older "
+            "--revision"
+        )
+    for number, row in enumerate(splits[split]):
+        value = row[repository.label]
+        if value not in repository.labels:
+            accepted = ", ".join(map(str, repository.labels))
+            raise unknown_label(str(value), accepted, where, number)
+        if (label := repository.labels[value]) is not None:
+            yield Example(split, " ".join(row[column] for column in repository.texts), label)
+
+
+def _failed(repository: str, error: Exception) -> InputError:
+    reason = " ".join(str(error).split())[:160] or type(error).__name__
+    return InputError(
+        f"--download cannot get {repository} from the Hugging Face hub ({reason}); check network and "
+        "--revision, or get the distribution by other means and give it as --source"
+    )
