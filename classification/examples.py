@@ -60,18 +60,17 @@ def shuffled(items: list, seed: int) -> list:
 
 
 def split_by_seed(items: list, seed: int) -> Iterator[tuple[str, object]]:
-    """("train" or "test", item), in the order given: ``TEST_SHARE`` of them, drawn by seed, are
-    test."""
+    """("train" or "test", item) in the order given; ``TEST_SHARE`` of them, by seed, are test."""
     order = np.random.default_rng(seed).permutation(len(items))
     test = set(order[: round(TEST_SHARE * len(items))].tolist())
-
-        for place, item
-        in enumerate(items): yield ("test" if place in test else "train"), item
+    for place, item in enumerate(items):
+        yield ("test" if place in test else "train"), item
 
 
 def unlike(source: Source, dataset: str, expected: str) -> InputError:
     return InputError(
-        f"source {source.path} does not look like {dataset}: expected {expected}; {source.described()}"
+        f"source {source.path} does not look like {dataset}: expected {expected}; "
+        f"{source.described()}"
     )
 
 
@@ -99,7 +98,8 @@ def one_file(
 
 def note_split(found: Findings, seed: int) -> None:
     found.notes.append(
-        f"no split is defined: {TEST_SHARE:.0%} of the rows, drawn with seed {seed}, are the test set"
+        f"no split is defined: {TEST_SHARE:.0%} of the rows, drawn with seed {seed}, are the test "
+        "set"
     )
 
 

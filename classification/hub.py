@@ -10,7 +10,7 @@ from attention_dynamics.errors import InputError
 
 
 class _Repository(NamedTuple):
-    """Where a data set is, which columns make the text, and what its labels mean (None: left out)."""
+    """Where a data set is, the columns of its text, what its labels mean (None: left out)."""
 
     name: str
     texts: tuple[str, ...]
@@ -38,8 +38,8 @@ def resolve_revision(dataset: str, revision: str | None) -> str:
     """The commit of the data set's repository to read: ``revision``, or the newest one now.
 
     No commit is built in: none could be checked where this was written, and an unchecked one pins
-    nothing. The one that is used is printed and kept in ``about.json``; give it as ``--revision`` to
-    get the same bytes again. The row counts are checked against the public distribution either way.
+    nothing. The one that is used is printed and kept in ``about.json``; give it as ``--revision``
+    to get the same bytes again. Either way the row counts are checked against the distribution.
 
     Raises InputError within seconds when the hub cannot be reached or has no such revision.
     """
@@ -100,6 +100,6 @@ def _rows(repository: _Repository, splits, split: str) -> Iterator[Example]:
 def _failed(repository: str, error: Exception) -> InputError:
     reason = " ".join(str(error).split())[:160] or type(error).__name__
     return InputError(
-        f"--download cannot get {repository} from the Hugging Face hub ({reason}); check network and "
-        "--revision, or get the distribution by other means and give it as --source"
+        f"--download cannot get {repository} from the Hugging Face hub ({reason}); check network "
+        "and --revision, or get the distribution by other means and give it as --source"
     )

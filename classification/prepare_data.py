@@ -126,9 +126,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--seed",
         type=int,
         default=0,
-
-        help="of
-        the split, the order, or the toy corpus, where they are drawn (default: %(default)s)",
+        help="of what is drawn: the split, the order, or the toy corpus (default: %(default)s)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace files that are there")
     args = parser.parse_args(argv)
@@ -172,8 +170,8 @@ def _check_options(args: argparse.Namespace, parser: argparse.ArgumentParser) ->
             )
     elif not given:
         parser.error(
-            f"--dataset {args.dataset} needs --source PATH (its public distribution), --download, or "
-            "--train FILE and --test FILE"
+            f"--dataset {args.dataset} needs --source PATH (its public distribution), --download, "
+            "or --train FILE and --test FILE"
         )
 
 
@@ -322,7 +320,7 @@ def _require_both_labels(corpus: Corpus, when: str) -> None:
     zeros, ones = corpus.label_counts("train")
     if not zeros or not ones:
         raise InputError(
-            f"{when}the training set has {zeros:,} examples with label 0 and {ones:,} with label 1: a "
+            f"{when}the training set has {zeros:,} examples of label 0 and {ones:,} of label 1: a "
             "classifier needs both"
         )
 
@@ -364,8 +362,8 @@ def _merge_vectors(args: argparse.Namespace, words: list[str]) -> dict[str, np.n
     changed = [w for w, v in present.items() if not np.array_equal(vectors.get(w), v)]
     if changed and not args.overwrite:
         raise InputError(
-            f"{VECTORS} holds other vectors than {args.word_vectors} for {len(changed):,} words (such "
-            f"as {changed[0]!r}), and other data sets may use them; --overwrite replaces them"
+            f"{VECTORS} holds other vectors than {args.word_vectors} for {len(changed):,} words "
+            f"(such as {changed[0]!r}), and other data sets may use them; --overwrite replaces them"
         )
     return vectors
 

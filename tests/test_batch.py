@@ -1,0 +1,149 @@
+"""The batch files: the grid, going on after a failure, JOBS; and run.sh on an old Python."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Stands in for Python: notes its arguments, fails for seed 15, sleeps when told to.
+INTERPRETER = """#!/usr/bin/env bash
+echo "$*" >>"$CALLS"
+[[ "$*" != *"--seed 15"* ]] || { echo "seed 15 went wrong"; exit 3; }
+if [[ -n "${SLEEP:-}" ]]; then exec sleep "$SLEEP"; fi
+echo "fine"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A copy of classification/ and batch.sh, with an interpreter that only notes its calls."""
+    (tmp_path / "classification").mkdir()
+    for path in [*(ROOT / "classification").glob("*.sh")]:
+        shutil.copy(path, tmp_path / "classification")
+    shutil.copy(ROOT / "batch.sh", tmp_path)
+    (tmp_path / "python").write_text(INTERPRETER)
+    (tmp_path / "python").chmod(0o755)
+    return tmp_path
+
+
+def environment(folder: Path, **more: str) -> dict:
+    return {**os.environ, "PYTHON": str(folder / "python"), "CALLS": str(folder / "calls"), **more}
+
+
+def run(folder: Path, script: str, *args: str, **more: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        ["bash", str(folder / "classification" / script), *args],
+        cwd="/",
+        env=environment(folder, **more),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def calls(folder: Path) -> list[str]:
+    return (folder / "calls").read_text().splitlines()
+
+
+def test_the_grid_is_the_papers_and_goes_on_after_a_failure(folder):
+    process = run(folder, "train_runs.sh", "--threads", "1", DATASETS="Furd SMS", JOBS="3")
+    assert process.returncode == 1
+    assert "2 job(s) failed" in process.stderr
+    assert "train_Furd_15_normal (logs/train_Furd_15_normal.log)" in process.stderr
+    assert "FAILED train_SMS_15_normal: seed 15 went wrong" in process.stderr
+    made = calls(folder)
+    assert len(made) == 14
+    saves = "--steps 4000 --save_every 250 --custom_saves 0,10,50,100,150,200,250 --threads 1"
+    expected = {
+        f"train_classifier.py --dataset {dataset} --seed {seed} {saves}"
+        for dataset in ("Furd", "SMS")
+        for seed in (20, 13, 14, 15, 16, 17)
+    } | {
+        f"train_classifier.py --dataset {dataset} --seed 12 --uniform {saves}"
+        for dataset in ("Furd", "SMS")
+    }
+    assert set(made) == expected
+    log = folder / "classification" / "logs" / "train_SMS_20_normal.log"
+    assert log.read_text() == "fine\n"
+
+
+def test_the_other_batch_files(folder):
+    for script in ("dump_logs.sh", "embedding_runs.sh", "logistic_runs.sh"):
+        process = run(folder, script, "--overwrite", DATASETS="")
+        assert process.returncode == 0, process.stderr
+    made = calls(folder)
+    datasets = ["IMDB", "Furd", "AG_News", "Newsgroups", "Yelp", "Amzn", "SMS"]
+    assert made[:7] == [f"eval_dump.py --dataset {name} --overwrite" for name in datasets]
+    slow = {"IMDB", "Yelp", "Amzn"}
+    assert made[7:14] == [
+        f"embedding_beta.py --dataset {name} --epochs 60 --lr "
+        f"{'5e-5' if name in slow else '1.5e-4'} --overwrite"
+        for name in datasets
+    ]
+    assert made[14:] == [f"logistic_beta.py --dataset {name} --overwrite" for name in datasets]
+
+
+@pytest.mark.parametrize("jobs", ["0", "two", "-1"])
+def test_jobs_must_be_a_number(folder, jobs):
+    process = run(folder, "train_runs.sh", JOBS=jobs)
+    assert process.returncode == 2
+    assert f"JOBS must be a whole number above 0, not '{jobs}'" in process.stderr
+    assert not (folder / "calls").exists()
+
+
+def test_an_interrupt_ends_the_children(folder):
+    process = subprocess.Popen(
+        ["bash", str(folder / "classification" / "logistic_runs.sh")],
+        env=environment(folder, SLEEP="300", JOBS="2"),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 30
+    while not (folder / "calls").exists() or len(calls(folder)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert "stopped" in stderr
+    sleeping = subprocess.run(["pgrep", "-f", "^sleep 300$"], capture_output=True, text=True)
+    assert not sleeping.stdout.strip()
+
+
+@pytest.mark.parametrize("script", ["run.sh", "test.sh"])
+def test_an_old_python_is_refused_in_one_line(tmp_path, script):
+    for name in (script, "environment.sh", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("bash", "dirname", "basename", "cat", "rm"):
+        (tools / tool).symlink_to(shutil.which(tool))
+    old = '#!/usr/bin/env bash\n[[ $1 == --version ]] && { echo "Python 3.9.2"; exit; }\nexit 1\n'
+    (tools / "python3").write_text(old.replace("/usr/bin/env bash", str(tools / "bash")))
+    (tools / "python3").chmod(0o755)
+    process = subprocess.run(
+        [str(tools / "bash"), str(tmp_path / script)],
+        env={"PATH": str(tools), "HOME": str(tmp_path)},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert process.returncode == 2
+    assert "Python 3.11 or newer is needed; found Python 3.9.2" in process.stderr
+    assert process.stderr.count("\n") == 1
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_run_sh_takes_no_arguments():
+    process = subprocess.run(
+        ["bash", str(ROOT / "run.sh"), "SMS"], capture_output=True, text=True, timeout=60
+    )
+    assert process.returncode == 2
+    assert "takes no arguments, not 'SMS'" in process.stderr
