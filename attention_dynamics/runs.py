@@ -1,6 +1,7 @@
 """Run folders, checkpoints, configs: one function makes a path, for writer and reader."""
 
 import datetime
+import io
 import json
 import os
 import platform
@@ -94,8 +95,10 @@ def read_log_config(path: str | os.PathLike) -> list[dict]:
 def save_checkpoint(path: Path, model: nn.Module) -> None:
     """Write the plain ``state_dict`` of ``model``, tensors on the CPU, whole or not at all."""
     state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    buffer = io.BytesIO()  # torch would turn a full disk into a RuntimeError of its own
+    torch.save(state, buffer)
     with whole_file(path) as stream:
-        torch.save(state, stream)
+        stream.write(buffer.getbuffer())
 
 
 def load_checkpoint(path: Path, model: nn.Module) -> None:

@@ -23,6 +23,9 @@ from attention_dynamics.files import write_pickle
 from attention_dynamics.runs import embedding_beta_path, output_is_current, record_output
 from attention_dynamics.seeding import set_seed
 
+# Options that decide how, not what, is computed.
+HOW = ("overwrite", "device", "threads")
+
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
@@ -123,7 +126,7 @@ def main(argv=None) -> None:
     val = dataset.test.take(range(min(args.test_set_size, len(dataset.test))))
     settings = {
         "data": data_checksum(args.dataset),
-        **{key: value for key, value in vars(args).items() if key != "overwrite"},
+        **{key: value for key, value in vars(args).items() if key not in HOW},
     }
     out = embedding_beta_path(args.dataset, args.embed_dim)
     if output_is_current(out, settings) and not args.overwrite:

@@ -135,7 +135,7 @@ def main(argv=None) -> None:
         index=np.array([*range(num_val), *sample]),
     )
     models = {
-        uniform: AttentionClassifier(len(dataset.vocabulary), config, uniform).to(device).eval()
+        uniform: AttentionClassifier(len(dataset.vocabulary), config, uniform).to(device)
         for uniform in {entry["uniform"] for entry in entries}
     }
     for model in models.values():

@@ -210,6 +210,7 @@ def main(argv=None) -> None:
         "share of training tokens with a vector": float(
             counts[in_vocabulary].sum() / max(1, counts.sum())
         ),
+        "examples without a token": int(sum((corpus.lengths[s] == 0).sum() for s in SPLITS)),
         "training examples that repeat an earlier one": repeated,
         "training examples that are in test": int(shared.sum()),
     }
@@ -305,7 +306,7 @@ def _check(corpus: Corpus, found: Findings, args: argparse.Namespace) -> list[st
         if counts[split] != expected:
             warnings.append(
                 f"{split} has {_shown(counts[split])}, the complete public distribution "
-                f"{_shown(expected)}: results are not comparable with the paper's"
+                f"{_shown(expected)}: its results are not those of the complete set"
             )
     evaluated = corpus.labels["test"][:_EVALUATED]
     if len(set(evaluated.tolist())) == 1:

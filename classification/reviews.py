@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import BinaryIO
 
 from examples import (
@@ -48,6 +49,7 @@ def read_imdb(source: Source, seed: int, found: Findings) -> Iterator[Example]:
 # --- Yelp and Amzn: polarity CSV, reviews with stars, labelled sentences, Multi-Domain reviews
 
 _STARS = re.compile(r"(?:Review Stars: )?([1-5])(?:\.0)?$")
+_NOT_THE_PAPERS = "not the polarity set of the paper, so not its numbers"
 _SENTENCES = re.compile(r"(?:^|/)(?:yelp|amazon_cells)_labelled\.txt$")
 _MULTI = re.compile(r"(?:^|/)[^/]+/(positive|negative)\.review$")
 
@@ -65,6 +67,12 @@ def read_amzn(source: Source, seed: int, found: Findings) -> Iterator[Example]:
 
 def _reviews(source: Source, dataset: str, seed: int, found: Findings) -> Iterator[Example]:
     sentences = [name for name in real_names(source) if _SENTENCES.search(name)]
+    tables = [name for name in real_names(source) if re.search(r"(^|/)test\.csv$", name, re.I)]
+    if sentences and tables:
+        raise InputError(
+            f"source {source.path} holds more than one distribution ({sentences[0]}, {tables[0]}); "
+            "give the file or folder of one of them"
+        )
     if sentences:
         yield from _labelled_sentences(source, sentences, seed, found)
         return
@@ -91,6 +99,7 @@ def reviews_file(stream: BinaryIO, where: str, found: Findings) -> Iterator[tupl
     fields = first[1] if first else []
     stars = [name for name in ("label2", "stars") if name in fields]
     if "text" in fields and stars:
+        found.notes.append(f"{PurePath(where).name} has stars: {_NOT_THE_PAPERS}")
         text_column, stars_column = fields.index("text"), fields.index(stars[0])
         next(rows)
         for number, row in rows:
@@ -103,7 +112,7 @@ def reviews_file(stream: BinaryIO, where: str, found: Findings) -> Iterator[tupl
     if fields == [str(column) for column in range(len(fields))]:
         next(rows, None)
         found.notes.append(
-            f"{where}: the first line {','.join(fields)} is column numbers, left out"
+            f"{PurePath(where).name}: the first line {','.join(fields)} is column numbers, left out"
         )
     for number, row in rows:
         if len(row) not in (2, 3):
@@ -121,6 +130,7 @@ def _labelled_sentences(
     source: Source, names: list[str], seed: int, found: Findings
 ) -> Iterator[Example]:
     found.expected = LABELLED_SENTENCES
+    found.notes.append(f"these are the Sentiment Labelled Sentences: {_NOT_THE_PAPERS}")
     items = []
     for name, stream in source.open_all(names):
         where = source.place(name)
@@ -136,6 +146,7 @@ def _labelled_sentences(
 
 def _multi_domain(source: Source, seed: int, found: Findings) -> Iterator[Example]:
     found.expected = MULTI_DOMAIN
+    found.notes.append(f"these are the Multi-Domain reviews: {_NOT_THE_PAPERS}")
     rows = {}
     for name, stream in source.open_all(n for n in source.names if _MULTI.search(n)):
         positive = _MULTI.search(name)[1] == "positive"

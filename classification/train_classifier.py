@@ -183,8 +183,6 @@ def main(argv=None) -> None:
         "saves": sorted(step for step in saves if step < args.steps),
         "test_set_size": args.test_set_size,
         "pretrained_embeddings": args.pretrained_embeddings,
-        "device": device.type,
-        "threads": args.threads,
     }
     folder = run_folder(args.dataset, config, args.seed, args.uniform)
     if not begin_run(folder, settings, args.overwrite):
@@ -219,6 +217,8 @@ def main(argv=None) -> None:
         "seconds_per_step": statistics.median(seconds),
         "training_seconds": sum(seconds),
         "peak_memory_mb": peak_memory_mb(),
+        "device": device.type,
+        "threads": args.threads,
     }
     finish_run(folder, results)
     print(

@@ -3,6 +3,8 @@
 import json
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -195,3 +197,17 @@ def test_help_says_what_a_script_reads_and_writes(small_set, script):
     assert process.returncode == 0, process.stderr
     assert f"python {script}" in process.stdout
     assert json.dumps(sorted(os.listdir(small_set))) == json.dumps(["configs", "data"])
+
+
+def test_a_full_disk_names_the_file_and_leaves_nothing_half_written(small_set):
+    """A limit on file sizes stands in for the full disk: small files fit, checkpoints do not."""
+    script = Path(__file__).parent.parent / "classification" / "train_classifier.py"
+    command = f"ulimit -f 4; exec {sys.executable} {script} {' '.join(TRAIN)}"
+    process = subprocess.run(
+        ["bash", "-c", command], cwd=small_set, capture_output=True, text=True, timeout=120
+    )
+    assert process.returncode == 1, process.stderr
+    assert "train_classifier.py: failed: File too large (models/small/" in process.stderr
+    assert "Traceback" not in process.stderr
+    folder = next((small_set / "models" / "small").iterdir())
+    assert os.listdir(folder) == ["run.json"]
