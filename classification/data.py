@@ -1,5 +1,6 @@
 """The data sets of the classification experiment: reading, vocabulary, encoding, batches (A.1)."""
 
+import hashlib
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,13 +58,22 @@ class Split:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set: ``vocabulary`` (vocab,) words by index, the two splits, and its word vectors."""
+    """A data set.
+
+    Attributes:
+        name: as in the file names.
+        vocabulary: (vocab,) words by index, the four specials first.
+        train, test: encoded.
+        vectors: word -> vector, for words of this data set.
+        checksum: of all that decides what is trained: train file, test file, vectors.
+    """
 
     name: str
     vocabulary: list[str]
     train: Split
     test: Split
     vectors: dict[str, np.ndarray]
+    checksum: str
 
 
 def canonical_name(dataset: str) -> str:
@@ -74,13 +84,6 @@ def canonical_name(dataset: str) -> str:
 def data_paths(dataset: str) -> tuple[Path, Path]:
     """The train and the test file of a data set."""
     return Path("data") / f"{dataset}_train.json", Path("data") / f"{dataset}_test.json"
-
-
-def data_checksum(dataset: str) -> str:
-    """One SHA-256 over the files that decide what is trained: train, test and word vectors."""
-    vectors = Path("data") / "w2v.pkl"
-    paths = [*data_paths(dataset), *([vectors] if vectors.exists() else [])]
-    return "+".join(sha256(path)[:16] for path in paths)
 
 
 def load_dataset(dataset: str) -> Dataset:
@@ -99,7 +102,7 @@ def load_dataset(dataset: str) -> Dataset:
     _, test_docs, test_labels = _read(test_path)
     for path, docs in ((train_path, train_docs), (test_path, test_docs)):
         _check_indices(path, docs, len(words))
-    vectors = _load_vectors()
+    vectors = _load_vectors(words)
     vocabulary, index = _build_vocabulary(words, train_docs, vectors)
     return Dataset(
         name=dataset,
@@ -107,6 +110,10 @@ def load_dataset(dataset: str) -> Dataset:
         train=Split(_encode(train_docs, index), train_labels),
         test=Split(_encode(test_docs, index), test_labels),
         vectors=vectors,
+        checksum="+".join(
+            digest[:16]
+            for digest in (sha256(train_path), sha256(test_path), _vectors_checksum(vectors))
+        ),
     )
 
 
@@ -167,14 +174,23 @@ def _check_indices(path: Path, docs: Ragged, num_words: int) -> None:
         )
 
 
-def _load_vectors() -> dict[str, np.ndarray]:
+def _load_vectors(words: list[str]) -> dict[str, np.ndarray]:
+    """The vectors of these words; other data sets may have theirs in the same file."""
     path = Path("data") / "w2v.pkl"
     if not path.exists():
         return {}
     vectors = load_pickle(path, "word vectors")
     if not isinstance(vectors, dict):
         raise InputError(f"word vectors {path} must be a dict word -> vector")
-    return vectors
+    return {word: vectors[word] for word in words if word in vectors}
+
+
+def _vectors_checksum(vectors: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for word, vector in vectors.items():
+        digest.update(f"{word}\0".encode())
+        digest.update(np.asarray(vector, dtype=np.float32).tobytes())
+    return digest.hexdigest()
 
 
 def _build_vocabulary(words: list[str], train: Ragged, vectors) -> tuple[list[str], np.ndarray]:

@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 import torch
-from data import Split, canonical_name, data_checksum, load_dataset
+from data import Split, canonical_name, load_dataset
 from torch.nn import functional as F
 from tqdm import tqdm
 
@@ -125,7 +125,7 @@ def main(argv=None) -> None:
     dataset = load_dataset(args.dataset)
     val = dataset.test.take(range(min(args.test_set_size, len(dataset.test))))
     settings = {
-        "data": data_checksum(args.dataset),
+        "data": dataset.checksum,
         **{key: value for key, value in vars(args).items() if key not in HOW},
     }
     out = embedding_beta_path(args.dataset, args.embed_dim)

@@ -13,7 +13,7 @@ import argparse
 import sys
 
 import numpy as np
-from data import canonical_name, data_checksum, eval_batches, load_dataset, sample_train
+from data import canonical_name, eval_batches, load_dataset, sample_train
 from models import CONFIG_KEYS, AttentionClassifier, influence
 from tqdm import tqdm
 
@@ -113,7 +113,7 @@ def main(argv=None) -> None:
     paths = checkpoints_of(args.dataset, config, entries)
     settings = {
         "dataset": args.dataset,
-        "data": data_checksum(args.dataset),
+        "data": dataset.checksum,
         "config": config,
         "test_set_size": args.test_set_size,
         "layout": args.layout,

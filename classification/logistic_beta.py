@@ -13,7 +13,7 @@ import sys
 import warnings
 
 import numpy as np
-from data import Split, canonical_name, data_checksum, load_dataset
+from data import Split, canonical_name, load_dataset
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -88,7 +88,7 @@ def main(argv=None) -> None:
         )
     settings = {
         "dataset": args.dataset,
-        "data": data_checksum(args.dataset),
+        "data": dataset.checksum,
         "test_set_size": args.test_set_size,
     }
     out = logistic_beta_path(args.dataset)

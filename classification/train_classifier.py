@@ -21,7 +21,6 @@ from data import (
     Dataset,
     Split,
     canonical_name,
-    data_checksum,
     eval_batches,
     load_dataset,
 )
@@ -175,7 +174,7 @@ def main(argv=None) -> None:
     saves.update(range(0, args.steps, args.save_every))
     settings = {
         "dataset": args.dataset,
-        "data": data_checksum(args.dataset),
+        "data": dataset.checksum,
         "seed": args.seed,
         "uniform": args.uniform,
         "config": config,
