@@ -69,27 +69,53 @@ class BagOfWords(torch.nn.Module):
 
     def __init__(self, vocab: int, embed_dim: int):
         super().__init__()
-        self.embedding = torch.nn.EmbeddingBag(vocab, embed_dim, mode="mean")
-        self.output = torch.nn.Linear(embed_dim, 1)
-
-    def forward(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Scores (batch,) of flat ids (tokens,) with lengths (batch,)."""
-        starts = lengths.cumsum(0) - lengths
-        return self.output(self.embedding(ids, starts.to(ids.device))).squeeze(1)
+        self.embedding = torch.nn.Embedding(vocab, embed_dim)
+        self.linear = torch.nn.Linear(embed_dim, 1)
 
     @torch.no_grad()
-    def beta(self) -> np.ndarray:
+    def beta(self) -> torch.Tensor:
         """β[w] = E[w] . W, (vocab,) float32."""
-        return (self.embedding.weight @ self.output.weight[0]).cpu().numpy()
+        return self.embedding.weight @ self.linear.weight[0]
+
+    @torch.no_grad()
+    def write_gradients(
+        self, ids: torch.Tensor, lengths: torch.Tensor, labels: torch.Tensor
+    ) -> torch.Tensor:
+        """Put the gradients of the summed cross-entropy of a batch into ``.grad`` (zero before).
+
+        With r_i = sigmoid(score_i) - y_i and s_w = Σ_i r_i count_i(w) / length_i, they are s_w W
+        for E[w], Σ_w s_w E[w] for W and Σ_i r_i for c: no sentence is ever averaged, and only the
+        rows of the batch's words are touched.
+
+        Args:
+            ids: (tokens,) the batch's sentences one after another.
+            lengths, labels: (batch,).
+
+        Returns:
+            (words,) the rows of E that now have a gradient.
+        """
+        words, place = ids.unique(return_inverse=True)
+        sentence = torch.repeat_interleave(lengths)
+        share = 1 / lengths[sentence]  # (tokens,)
+        rows, weight = self.embedding.weight[words], self.linear.weight[0]
+        votes = (rows @ weight)[place] * share
+        score = self.linear.bias + torch.zeros_like(labels).index_add_(0, sentence, votes)
+        residual = score.sigmoid() - labels
+        strength = rows.new_zeros(len(words)).index_add_(0, place, share * residual[sentence])
+        self.embedding.weight.grad[words] = torch.outer(strength, weight)
+        self.linear.weight.grad[0] = strength @ rows
+        self.linear.bias.grad[0] = residual.sum()
+        return words
 
 
+@torch.no_grad()
 def validation_loss(model: BagOfWords, split: Split, device: torch.device) -> float:
     """The summed binary cross-entropy over all examples of ``split``."""
-    ids, lengths, labels = split.batch(np.arange(len(split)))
-    with torch.no_grad():
-        score = model(ids.to(device), lengths)
-        loss = F.binary_cross_entropy_with_logits(score, labels.to(device), reduction="sum")
-    return float(loss)
+    ids, lengths, labels = (part.to(device) for part in split.batch(np.arange(len(split))))
+    sentence = torch.repeat_interleave(lengths)
+    votes = model.beta()[ids] / lengths[sentence]
+    score = model.linear.bias + torch.zeros_like(labels).index_add_(0, sentence, votes)
+    return float(F.binary_cross_entropy_with_logits(score, labels, reduction="sum"))
 
 
 def train(
@@ -97,23 +123,34 @@ def train(
 ) -> tuple[np.ndarray, list[float]]:
     """β (vocab,) of the best epoch; the validation loss after 0, 1, ... epochs."""
     model = BagOfWords(vocab, args.embed_dim).to(device)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, fused=device.type != "mps")
     rng = np.random.default_rng(args.seed)
     losses = [validation_loss(model, val, device)]
     best = model.beta()
     for _ in tqdm(range(args.epochs), unit="epoch", disable=not sys.stderr.isatty()):
-        order = rng.permutation(len(train_split))
-        for start in range(0, len(order), args.bsize):
-            ids, lengths, labels = train_split.batch(order[start : start + args.bsize])
-            score = model(ids.to(device), lengths)
-            loss = F.binary_cross_entropy_with_logits(score, labels.to(device), reduction="sum")
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            optimizer.step()
+        train_epoch(
+            model, optimizer, train_split.take(rng.permutation(len(train_split))), args.bsize
+        )
         losses.append(validation_loss(model, val, device))
         if losses[-1] < min(losses[:-1]):
             best = model.beta()
-    return best, losses
+    return best.cpu().numpy(), losses
+
+
+def train_epoch(model: BagOfWords, optimizer, split: Split, bsize: int) -> None:
+    """An update on each batch of ``bsize`` sentences of ``split``, in its order."""
+    device = model.linear.bias.device
+    ids, lengths, labels = (part.to(device) for part in split.batch(np.arange(len(split))))
+    starts = split.ids.offsets[: len(split) : bsize].tolist()
+    stops = [*starts[1:], len(ids)]
+    for start, stop, some_lengths, some_labels in zip(
+        starts, stops, lengths.split(bsize), labels.split(bsize), strict=True
+    ):
+        words = model.write_gradients(ids[start:stop], some_lengths, some_labels)
+        optimizer.step()
+        model.embedding.weight.grad[words] = 0
 
 
 def main(argv=None) -> None:

@@ -249,6 +249,28 @@ def test_embedding_beta_is_seeded_and_finds_the_planted_words(small_set, classif
     assert (ranked[0], ranked[-1]) == ("w2", "w1")
 
 
+def test_embedding_gradients_equal_those_of_autograd(classification):
+    """The gradients written out, against the plain formula: mean of embeddings, linear, sigmoid."""
+    split = random_split(classification, 20)
+    torch.manual_seed(0)
+    model = classification.embedding_beta.BagOfWords(30, 6)
+    ids, lengths, labels = split.batch(np.arange(20))
+    means = torch.stack([model.embedding(row).mean(dim=0) for row in ids.split(lengths.tolist())])
+    score = model.linear(means).squeeze(1)
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(score, labels, reduction="sum")
+    expected = torch.autograd.grad(loss, list(model.parameters()))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    words = model.write_gradients(ids, lengths, labels)
+    assert words.tolist() == sorted(set(ids.tolist()))
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-5, atol=1e-6)
+    device = torch.device("cpu")
+    assert classification.embedding_beta.validation_loss(model, split, device) == pytest.approx(
+        loss.item(), rel=1e-5
+    )
+
+
 def test_embedding_beta_may_keep_the_untrained_epoch(small_set, classification):
     # A step this large makes every epoch worse than none.
     args = ["--dataset", "small", "--epochs", "2", "--lr", "50"]
@@ -259,7 +281,7 @@ def test_embedding_beta_may_keep_the_untrained_epoch(small_set, classification):
     assert len(losses) == 3
     torch.manual_seed(0)
     words = classification.data.load_vocabulary("small")
-    start = classification.embedding_beta.BagOfWords(len(words), 256).beta()
+    start = classification.embedding_beta.BagOfWords(len(words), 256).beta().numpy()
     np.testing.assert_array_equal(load_pickle("outputs/smallembedding256beta.pkl"), start)
 
 
