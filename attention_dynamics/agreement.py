@@ -13,10 +13,11 @@ from attention_dynamics.ragged import Ragged
 
 METRICS = ("top 5% match", "kendall tau")
 
-# kendall_tau compares a block of positions with the rest of their rows, this many pairs at once: as
-# much as stays in the processor's cache.
+# Work is cut into slices of about this many scores, so that what is in between stays in the cache.
+_SCORES_AT_ONCE = 1 << 13
+
+# _inversions compares pairs directly within blocks of at most this many positions.
 _BLOCK = 16
-_PAIRS_AT_ONCE = 1 << 17
 
 
 def agreement(metric: str, first: Ragged, second: Ragged) -> np.ndarray:
@@ -33,24 +34,27 @@ def top_match(first: Ragged, second: Ragged) -> np.ndarray:
 
     Not symmetric. Of several maxima the first counts.
     """
-    chosen = second.values[_argmax(first)]
-    greater = second.values > np.repeat(chosen, second.lengths)
-    return (_row_sums(greater, second) < _top_size(second.lengths)).astype(np.float64)
+    lengths = second.lengths
+    chosen = second.values[first.argmax]
+    greater = second.values > np.repeat(chosen, lengths)
+    return (_row_counts(greater, second) < _top_size(lengths)).astype(np.float64)
 
 
 def _top_size(lengths: np.ndarray) -> np.ndarray:
     return np.ceil(0.05 * lengths)
 
 
-def _row_sums(values: np.ndarray, like: Ragged) -> np.ndarray:
-    return np.add.reduceat(values, like.offsets[:-1], dtype=np.int64)
+def _row_counts(marked: np.ndarray, like: Ragged) -> np.ndarray:
+    """``(rows,)`` int64: how many entries of each row are True.
 
-
-def _argmax(scores: Ragged) -> np.ndarray:
-    """``(rows,)``: where in ``scores.values`` each row has its (first) maximum."""
-    highest = np.maximum.reduceat(scores.values, scores.offsets[:-1])
-    places = np.flatnonzero(scores.values == np.repeat(highest, scores.lengths))
-    return places[np.searchsorted(places, scores.offsets[:-1])]
+    Bytes add up several times faster than int64, so rows are first counted in pieces of at most 255
+    entries, whose counts fit in a byte.
+    """
+    pieces = (like.lengths + 254) // 255
+    firsts = np.cumsum(pieces) - pieces
+    starts = np.repeat(like.offsets[:-1] - 255 * firsts, pieces) + 255 * np.arange(pieces.sum())
+    counts = np.add.reduceat(marked.view(np.uint8), starts, dtype=np.uint8)
+    return np.add.reduceat(counts, firsts, dtype=np.int64)
 
 
 def kendall_tau(first: Ragged, second: Ragged) -> np.ndarray:
@@ -63,8 +67,7 @@ def kendall_tau(first: Ragged, second: Ragged) -> np.ndarray:
     by_length = np.argsort(lengths, kind="stable")
     start = int(np.searchsorted(lengths[by_length], 2))
     while start < len(by_length):
-        # A slice whose widest row keeps the comparisons of one block within the cache.
-        stop = start + max(1, _PAIRS_AT_ONCE // (_BLOCK * int(lengths[by_length[start]])))
+        stop = start + max(1, _SCORES_AT_ONCE // int(lengths[by_length[start]]))
         rows = by_length[start:stop]
         taus[rows] = _tau_b(_padded(first, rows), _padded(second, rows), lengths[rows])
         start = stop
@@ -76,8 +79,9 @@ def _padded(scores: Ragged, rows: np.ndarray) -> np.ndarray:
     lengths = scores.lengths[rows]
     column = np.arange(lengths.max())
     real = column < lengths[:, None]
-    padded = np.full(real.shape, np.inf, dtype=scores.values.dtype)
-    padded[real] = scores.values[(scores.offsets[rows][:, None] + column)[real]]
+    places = scores.offsets[rows][:, None] + column
+    padded = scores.values.take(places, mode="clip")
+    padded[~real] = np.inf
     return padded
 
 
@@ -86,31 +90,57 @@ def _tau_b(a: np.ndarray, b: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
     With positions ordered by a, then b, the discordant pairs are the inversions left in b.
     """
-    width = a.shape[1]
-    rank_a, ties_a = _ranks_and_ties(a, lengths)
-    rank_b, ties_b = _ranks_and_ties(b, lengths)
-    # One sortable number per position; padding has the highest rank in both, so it stays last.
-    joint = rank_a.astype(np.int64) * width + rank_b
-    joint.sort(axis=1)
-    ties_both = _tied_pairs(joint, lengths) if ties_a.any() and ties_b.any() else 0
-    discordant = _inversions((joint % width).astype(np.int16 if width < 2**15 else np.int32))
+    rows, width = a.shape
+    order_a, rank_a, ties_a = _order(a, lengths)
+    order_b, rank_b, ties_b = _order(b, lengths)
+    base = np.arange(rows)[:, None] * width
+    rank_of_place = np.empty(rows * width, dtype=np.int32)
+    rank_of_place[(order_b + base).ravel()] = rank_b.ravel()
+    b_by_a = rank_of_place.take(order_a + base)
+    ties_both = 0
+    if ties_a.any():
+        joint = rank_a.astype(np.int64) * width + b_by_a
+        joint.sort(axis=1)
+        b_by_a = (joint % width).astype(np.int32)
+        if ties_b.any():
+            ties_both = _tied_pairs(joint, lengths)
     pairs = lengths * (lengths - 1) // 2
-    score = pairs - ties_a - ties_b + ties_both - 2 * discordant
+    score = pairs - ties_a - ties_b + ties_both - 2 * _inversions(b_by_a)
     with np.errstate(invalid="ignore", divide="ignore"):
         return score / np.sqrt((pairs - ties_a).astype(float)) / np.sqrt(pairs - ties_b)
 
 
-def _ranks_and_ties(values: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Dense ranks along each row, ``(rows, width)``, and each row's number of tied pairs."""
-    order = np.argsort(values, axis=1)
-    ordered = np.take_along_axis(values, order, axis=1)
-    rising = np.zeros(values.shape, dtype=np.int32)
-    np.cumsum(ordered[:, 1:] != ordered[:, :-1], axis=1, out=rising[:, 1:])
-    ranks = np.empty_like(rising)
-    np.put_along_axis(ranks, order, rising, axis=1)
-    if np.array_equal(rising[np.arange(len(lengths)), lengths - 1], lengths - 1):
-        return ranks, np.zeros(len(lengths), dtype=np.int64)
-    return ranks, _tied_pairs(ordered, lengths)
+def _order(values: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Along each row: the places by rising value, the dense ranks in that order, the tied pairs.
+
+    Returns:
+        order ``(rows, width)``, ranks ``(rows, width)`` int32, pairs of equal values ``(rows,)``.
+    """
+    if values.dtype == np.float32:
+        # Sorting one integer that holds value and place is faster than argsort.
+        joint = _rising_bits(values).astype(np.int64) << 32
+        joint |= np.arange(values.shape[1])
+        joint.sort(axis=1)
+        order = joint & 0xFFFFFFFF
+        ordered = joint >> 32
+    else:
+        order = np.argsort(values, axis=1)
+        ordered = np.take_along_axis(values, order, axis=1)
+    ranks = np.zeros(values.shape, dtype=np.int32)
+    np.cumsum(ordered[:, 1:] != ordered[:, :-1], axis=1, out=ranks[:, 1:])
+    if np.array_equal(ranks[np.arange(len(lengths)), lengths - 1], lengths - 1):
+        return order, ranks, np.zeros(len(lengths), dtype=np.int64)
+    return order, ranks, _tied_pairs(ordered, lengths)
+
+
+def _rising_bits(values: np.ndarray) -> np.ndarray:
+    """int32 of the same shape as float32 ``values``: rises where they rise, equal where equal.
+
+    The bits of floats do so once those of negative ones are turned round.
+    """
+    bits = (values + np.float32(0)).view(np.int32)  # + 0.0 makes -0.0 a 0.0
+    bits ^= (bits >> 31) & np.int32(0x7FFFFFFF)
+    return bits
 
 
 def _tied_pairs(ordered: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -123,23 +153,44 @@ def _tied_pairs(ordered: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def _inversions(values: np.ndarray) -> np.ndarray:
-    """``(rows,)``: pairs i < j with values[i] > values[j]; a block against all after it."""
+    """``(rows,)``: pairs i < j with values[i] > values[j], of int32 ranks ``(rows, width)``.
+
+    As merge sort counts them: first within small blocks, then between the halves of larger ones.
+    """
     rows, width = values.shape
-    total = np.zeros(rows, dtype=np.int64)
-    after = np.triu(np.ones((_BLOCK, _BLOCK), dtype=bool), 1)
-    for start in range(0, width, _BLOCK):
-        stop = min(start + _BLOCK, width)
-        greater = values[:, start:stop, None] > values[:, None, start:]  # (rows, block, rest)
-        greater[:, :, : stop - start] &= after[: stop - start, : stop - start]
-        # At most _BLOCK ones meet in a sum: they fit in a byte, which adds fastest.
-        total += greater.view(np.uint8).sum(axis=1, dtype=np.uint8).sum(axis=1, dtype=np.int64)
+    levels = max(0, int(width - 1).bit_length() - _BLOCK.bit_length() + 1)
+    block = -(-width >> levels)
+    padded = np.full((rows, block << levels), width, dtype=np.int32)  # no rank is as high
+    padded[:, :width] = values
+    within = np.ascontiguousarray(padded.reshape(-1, block).T)
+    if width < 2**15:
+        within = within.astype(np.int16)
+    count = np.zeros(within.shape[1], dtype=np.int64)
+    for place in range(block - 1):
+        count += (within[place] > within[place + 1 :]).sum(axis=0, dtype=np.uint8)
+    total = count.reshape(rows, -1).sum(axis=1)
+    padded *= 2
+    half = block
+    while half < padded.shape[1]:
+        # Sorted together, an element of the left half stands as many places later than among its
+        # own as there are smaller ones in the right half. The lowest bit says "right", so that of
+        # equal ones the left come first.
+        keyed = padded.reshape(-1, 2, half).copy()
+        keyed[:, 1] |= 1
+        keyed = keyed.reshape(rows, -1, 2 * half)
+        keyed.sort(axis=2)
+        places_of_left = ((keyed & 1) ^ 1).astype(np.float64) @ np.arange(2.0 * half)
+        total += places_of_left.sum(axis=1).astype(np.int64)
+        total -= keyed.shape[1] * (half * (half - 1) // 2)
+        half *= 2
     return total
 
 
 def shuffled(scores: Ragged, seed: int) -> Ragged:
     """Each row of ``scores`` in a random order: the shuffle baseline Â (departure 8: seeded)."""
-    keys = np.random.default_rng(seed).random(len(scores.values))
-    order = np.lexsort((keys, np.repeat(np.arange(len(scores)), scores.lengths)))
+    row = np.repeat(np.arange(len(scores)), scores.lengths)
+    # The row in the upper half of one number, chance in the lower.
+    order = np.argsort((row << 32) + np.random.default_rng(seed).integers(1 << 32, size=len(row)))
     return Ragged(scores.values[order], scores.offsets)
 
 
@@ -156,15 +207,19 @@ def expected_by_chance(metric: str, scores: Ragged) -> np.ndarray:
         return np.where(low < high, 0.0, np.nan)
     lengths = scores.lengths
     row = np.repeat(np.arange(len(scores)), lengths)
-    order = np.lexsort((-scores.values, row))
-    falling = scores.values[order]
+    if scores.values.dtype == np.float32:
+        # One sortable number for rising row and, in it, falling value.
+        falling = (row << 32) - _rising_bits(scores.values)
+        falling.sort()
+    else:
+        falling = scores.values[np.lexsort((-scores.values, row))]
     # In falling order the first of equal values has as many greater entries as its place says.
     new = np.ones(len(falling), dtype=bool)
     new[1:] = (falling[1:] != falling[:-1]) | (row[1:] != row[:-1])
     place = np.arange(len(falling)) - np.repeat(scores.offsets[:-1], lengths)
     greater = np.maximum.accumulate(np.where(new, np.arange(len(falling)), 0))
     greater = place[greater]
-    return _row_sums(greater < np.repeat(_top_size(lengths), lengths), scores) / lengths
+    return _row_counts(greater < np.repeat(_top_size(lengths), lengths), scores) / lengths
 
 
 def bootstrap_interval(
