@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 
@@ -34,20 +35,49 @@ def bidirectional_lstm(lstm: nn.LSTM, inputs: torch.Tensor, lengths: torch.Tenso
     """
     if lstm.num_layers != 1 or not lstm.bidirectional:
         raise ValueError("bidirectional_lstm takes a one-layer bidirectional nn.LSTM")
-    ahead, back, batch_sizes = _packing(lengths)
-    ahead, back = ahead.to(inputs.device), back.to(inputs.device)
     if inputs.is_cuda:
         # cuDNN reverses each sequence by itself.
+        ahead, _, batch_sizes = _packing(lengths)
+        ahead = ahead.to(inputs.device)
         output, _ = lstm(PackedSequence(inputs.index_select(0, ahead), batch_sizes))
         return output.data.index_select(0, _inverse(ahead))
+    return recurrence(lstm, input_projection(lstm, inputs), lengths)
+
+
+def input_projection(lstm: nn.LSTM, inputs: torch.Tensor) -> torch.Tensor:
+    """The input's share of all gates, W_ih x + b_ih + b_hh, of both directions.
+
+    Args:
+        lstm: as in :func:`bidirectional_lstm`.
+        inputs: ``(rows, features)``: tokens, or the embeddings of all words, so that the words of a
+            sentence can be looked up in the result.
+
+    Returns:
+        ``(rows, 2 * 4 * hidden)``.
+    """
+    weight = torch.cat([lstm.weight_ih_l0, lstm.weight_ih_l0_reverse])
+    return F.linear(inputs, weight, input_bias(lstm))
+
+
+def input_bias(lstm: nn.LSTM) -> torch.Tensor:
+    """The part of :func:`input_projection` that does not depend on the input, (2 * 4 * hidden,)."""
+    return torch.cat(
+        [lstm.bias_ih_l0 + lstm.bias_hh_l0, lstm.bias_ih_l0_reverse + lstm.bias_hh_l0_reverse]
+    )
+
+
+def recurrence(lstm: nn.LSTM, projected: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """The states ``(tokens, 2 * hidden)`` from projected inputs ``(tokens, 2 * 4 * hidden)``.
+
+    The second half of :func:`bidirectional_lstm`, after :func:`input_projection`.
+    """
+    ahead, back, batch_sizes = _packing(lengths)
     sizes = batch_sizes.tolist()
+    weights = (lstm.weight_hh_l0, lstm.weight_hh_l0_reverse)
     states = []
-    for order, suffix in ((ahead, ""), (back, "_reverse")):
-        weights = [
-            getattr(lstm, f"{name}_l0{suffix}")
-            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        ]
-        packed = _PackedLSTM.apply(inputs.index_select(0, order), *weights, sizes)
+    for order, part, weight in zip((ahead, back), projected.chunk(2, dim=1), weights, strict=True):
+        order = order.to(projected.device)
+        packed = _PackedLSTM.apply(part.index_select(0, order), weight, sizes)
         states.append(packed.index_select(0, _inverse(order)))
     return torch.cat(states, dim=1)
 
@@ -77,16 +107,16 @@ def _inverse(order: torch.Tensor) -> torch.Tensor:
 class _PackedLSTM(torch.autograd.Function):
     """One direction of an LSTM over a packed batch, from zero states, as ``torch.nn.LSTM`` has it.
 
-    z_t = W_ih x_t + b_ih + W_hh h_(t-1) + b_hh; i, f, o = sigmoid and g = tanh of its four parts
-    (in the order i, f, g, o); c_t = f c_(t-1) + i g; h_t = o tanh(c_t).
+    z_t = projected input + W_hh h_(t-1); i, f, o = sigmoid and g = tanh of its four parts (in the
+    order i, f, g, o); c_t = f c_(t-1) + i g; h_t = o tanh(c_t).
     """
 
     @staticmethod
-    def forward(ctx, x, weight_ih, weight_hh, bias_ih, bias_hh, sizes):
-        """States (tokens, hidden) of packed inputs (tokens, features), sizes[t] rows at step t."""
+    def forward(ctx, projected, weight_hh, sizes):
+        """States (tokens, hidden) of packed (tokens, 4 * hidden), ``sizes[t]`` rows at step t."""
         hidden = weight_hh.shape[1]
-        gates = torch.addmm(bias_ih + bias_hh, x, weight_ih.t())  # (tokens, 4 * hidden)
-        cells, tanhs, states = (x.new_empty(len(x), hidden) for _ in range(3))
+        gates = projected.clone()  # becomes z, then i, f, g, o, in place
+        cells, tanhs, states = (gates.new_empty(len(gates), hidden) for _ in range(3))
         recurrent = weight_hh.t()
         start, before = 0, None
         for size in sizes:
@@ -106,12 +136,12 @@ class _PackedLSTM(torch.autograd.Function):
             torch.mul(o, tanhs[start:stop], out=states[start:stop])
             start, before = stop, start
         ctx.sizes = sizes
-        ctx.save_for_backward(x, weight_ih, weight_hh, gates, cells, tanhs, states)
+        ctx.save_for_backward(weight_hh, gates, cells, tanhs, states)
         return states
 
     @staticmethod
     def backward(ctx, grad_states):
-        x, weight_ih, weight_hh, gates, cells, tanhs, states = ctx.saved_tensors
+        weight_hh, gates, cells, tanhs, states = ctx.saved_tensors
         sizes, hidden = ctx.sizes, weight_hh.shape[1]
         earlier_cells = _earlier(cells, sizes)
         i, f, g, o = gates.view(-1, 4, hidden).unbind(1)
@@ -125,9 +155,9 @@ class _PackedLSTM(torch.autograd.Function):
         by_cell = o * (1 - tanhs * tanhs)
         grad_z = by_gate  # filled in place, step by step
         rows = sizes[0]
-        grad_state = x.new_zeros(rows, hidden)
-        grad_cell = x.new_zeros(rows, hidden)
-        stop = len(x)
+        grad_state = gates.new_zeros(rows, hidden)
+        grad_cell = gates.new_zeros(rows, hidden)
+        stop = len(gates)
         for size in reversed(sizes):
             start = stop - size
             # Sequences that end at this step come in with zero from the steps after it.
@@ -141,17 +171,9 @@ class _PackedLSTM(torch.autograd.Function):
             if start:
                 torch.mm(z.view(size, -1), weight_hh, out=dh)
             stop = start
-        grad_z = grad_z.view(len(x), 4 * hidden)
-        wants_x, wants_ih, wants_hh, wants_bias, _ = ctx.needs_input_grad[:5]
-        grad_bias = grad_z.sum(dim=0) if wants_bias else None
-        return (
-            grad_z @ weight_ih if wants_x else None,
-            grad_z.t() @ x if wants_ih else None,
-            grad_z.t() @ _earlier(states, sizes) if wants_hh else None,
-            grad_bias,
-            grad_bias,
-            None,
-        )
+        grad_z = grad_z.view(len(gates), 4 * hidden)
+        wants_weight = ctx.needs_input_grad[1]
+        return grad_z, grad_z.t() @ _earlier(states, sizes) if wants_weight else None, None
 
 
 def _earlier(packed: torch.Tensor, sizes: list[int]) -> torch.Tensor:

@@ -452,15 +452,14 @@ def collect_scale_logs(path: Path) -> dict:
 
 def scale_section(args: argparse.Namespace) -> list[dict]:
     """IMDB's size: 22 checkpoints of 7 runs, 4000 texts of each split."""
-    workload = replace(LONG, name="7 runs x 22 checkpoints x 8000 texts", mean=240, vocab=60_000)
     examples, checkpoints = (20, 3) if args.quick else (4000, 22)
-    workload = sized(workload, examples, args)
+    workload = sized(replace(LONG, mean=240, vocab=60_000), examples, args)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "made_logs.pkl"
         written = in_process(write_scale_logs, path, workload, examples, checkpoints)
         read = in_process(collect_scale_logs, path)
     overhead = written["file"] / written["numbers"]
-    name = workload.name
+    name = f"{len(RUNS)} runs x {checkpoints} checkpoints x {2 * examples} texts"
     return [
         bounded(name, "log file / raw numbers", "", overhead, 1.1),
         bounded(name, "log file", "GB", written["file"] / GIGABYTE, None),

@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 from data import canonical_name, eval_batches, load_dataset, sample_train
-from models import CONFIG_KEYS, AttentionClassifier, influence
+from models import CONFIG_KEYS, AttentionClassifier, influence, projected_words
 from tqdm import tqdm
 
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
@@ -89,9 +89,10 @@ def dump(model: AttentionClassifier, split, device) -> tuple[dict[str, np.ndarra
         kind: np.empty(len(split.ids.values), np.float32) for kind in ("alpha", "beta", "grad")
     }
     correct = np.empty(len(split), dtype=bool)
+    words = projected_words(model)
     for examples in eval_batches(split):
         ids, lengths, labels = split.batch(examples)
-        reading, grad = influence(model, ids.to(device), lengths, labels.to(device))
+        reading, grad = influence(model, words, ids.to(device), lengths, labels.to(device))
         correct[examples] = (reading.score.detach() > 0).cpu().numpy() == (labels == 1).numpy()
         place = split.ids.places(examples)
         for kind, values in (("alpha", reading.alpha), ("beta", reading.beta), ("grad", grad)):

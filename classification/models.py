@@ -6,7 +6,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from attention_dynamics.recurrent import bidirectional_lstm
+from attention_dynamics.recurrent import (
+    bidirectional_lstm,
+    input_bias,
+    input_projection,
+    recurrence,
+)
 
 CONFIG_KEYS = ("hidden_dim", "intermediate_dim", "embed_dim", "batch_size")
 
@@ -41,8 +46,11 @@ class AttentionClassifier(nn.Module):
         return self.read(self.embedding(ids), lengths)
 
     def read(self, embedded: torch.Tensor, lengths: torch.Tensor) -> Reading:
-        """As forward, from embedded tokens (tokens, embed_dim): where Δ is taken."""
-        states = bidirectional_lstm(self.encoder, embedded, lengths)  # (tokens, 2 * hidden)
+        """As forward, from embedded tokens (tokens, embed_dim)."""
+        return self.attend(bidirectional_lstm(self.encoder, embedded, lengths), lengths)
+
+    def attend(self, states: torch.Tensor, lengths: torch.Tensor) -> Reading:
+        """As forward, from the encoder's states (tokens, 2 * hidden)."""
         beta = self.hidden2beta(states).squeeze(1)  # (tokens,)
         if self.uniform:
             # All logits 0 (the attention's weights get no gradient, so they are left out).
@@ -58,14 +66,32 @@ class AttentionClassifier(nn.Module):
         return Reading(score, alpha[real], beta)
 
 
-def influence(model: AttentionClassifier, ids, lengths, labels) -> tuple[Reading, torch.Tensor]:
+def projected_words(model: AttentionClassifier) -> torch.Tensor:
+    """What the encoder's gates take from each word, (vocab, 8 * hidden): once per checkpoint."""
+    with torch.no_grad():
+        return input_projection(model.encoder, model.embedding.weight)
+
+
+def influence(
+    model: AttentionClassifier, words: torch.Tensor, ids: torch.Tensor, lengths, labels
+) -> tuple[Reading, torch.Tensor]:
     """A reading, and Δ (tokens,): minus d(summed loss)/d(gate) at gates of 1.
 
-    With embedding x_l and a gate g_l = 1 before it, d/dg_l is the inner product of d/dx_l with x_l;
-    so one backward pass down to the embeddings gives all gates, and no parameter needs a gradient.
+    A gate g_l on the embedding x_l acts through z_l = W x_l g_l + b alone, so that d/dg_l is the
+    inner product of d/dz_l with z_l - b, and one backward pass down to z gives all gates: neither
+    the parameters nor the embeddings need a gradient, and no token is multiplied by W again.
+
+    Args:
+        model: whose parameters need no gradient here.
+        words: of :func:`projected_words`.
+        ids: (tokens,) the sentences of a batch one after another.
+        lengths: (batch,) on the CPU.
+        labels: (batch,) float.
     """
-    embedded = model.embedding(ids).detach().requires_grad_()
-    reading = model.read(embedded, lengths)
+    projected = words[ids].requires_grad_()  # (tokens, 8 * hidden)
+    reading = model.attend(recurrence(model.encoder, projected, lengths), lengths)
     loss = F.binary_cross_entropy_with_logits(reading.score, labels, reduction="sum")
-    (gradient,) = torch.autograd.grad(loss, embedded)
-    return reading, -(gradient * embedded.detach()).sum(dim=1)
+    (gradient,) = torch.autograd.grad(loss, projected)
+    with torch.no_grad():
+        of_bias = gradient @ input_bias(model.encoder)
+        return reading, of_bias - torch.linalg.vecdot(gradient, projected)
