@@ -3,6 +3,7 @@
 import argparse
 import resource
 import sys
+from pathlib import Path
 
 import torch
 
@@ -50,5 +51,10 @@ def choose_device(name: str, threads: int = 1) -> torch.device:
 
 def peak_memory_mb() -> float:
     """The most memory this process has held so far, in MB (resident set)."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # Not ru_maxrss: on Linux a new process inherits that of the one which started it.
+        lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+        return int(lines["VmHWM"].split()[0]) / 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)

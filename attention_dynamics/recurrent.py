@@ -20,15 +20,20 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 
-def bidirectional_lstm(lstm: nn.LSTM, inputs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+def bidirectional_lstm(
+    lstm: nn.LSTM, inputs: torch.Tensor, lengths: torch.Tensor, tokens: torch.Tensor | None = None
+) -> torch.Tensor:
     """The states of a one-layer bidirectional LSTM over every sequence (method A.1: h_l).
 
     Equal to ``lstm(pack_padded_sequence(...))`` up to rounding (1e-6).
 
     Args:
         lstm: a one-layer ``nn.LSTM(..., bidirectional=True)``.
-        inputs: ``(tokens, features)``, the sequences one after another.
-        lengths: ``(batch,)`` int64 on the CPU, all at least 1, summing to ``tokens``.
+        inputs: ``(tokens, features)``, the sequences one after another; or, with ``tokens``,
+            ``(rows, features)``, such as the distinct words of the batch.
+        lengths: ``(batch,)`` int64 on the CPU, all at least 1, summing to the number of tokens.
+        tokens: ``(tokens,)`` int64, the row of ``inputs`` that each token reads; a word that occurs
+            several times is then multiplied by the input weights once.
 
     Returns:
         ``(tokens, 2 * hidden)``, forward states then backward states.
@@ -39,9 +44,10 @@ def bidirectional_lstm(lstm: nn.LSTM, inputs: torch.Tensor, lengths: torch.Tenso
         # cuDNN reverses each sequence by itself.
         ahead, _, batch_sizes = _packing(lengths)
         ahead = ahead.to(inputs.device)
-        output, _ = lstm(PackedSequence(inputs.index_select(0, ahead), batch_sizes))
+        rows = ahead if tokens is None else tokens[ahead]
+        output, _ = lstm(PackedSequence(inputs.index_select(0, rows), batch_sizes))
         return output.data.index_select(0, _inverse(ahead))
-    return recurrence(lstm, input_projection(lstm, inputs), lengths)
+    return recurrence(lstm, input_projection(lstm, inputs), lengths, tokens)
 
 
 def input_projection(lstm: nn.LSTM, inputs: torch.Tensor) -> torch.Tensor:
@@ -66,8 +72,13 @@ def input_bias(lstm: nn.LSTM) -> torch.Tensor:
     )
 
 
-def recurrence(lstm: nn.LSTM, projected: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """The states ``(tokens, 2 * hidden)`` from projected inputs ``(tokens, 2 * 4 * hidden)``.
+def recurrence(
+    lstm: nn.LSTM,
+    projected: torch.Tensor,
+    lengths: torch.Tensor,
+    tokens: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The states ``(tokens, 2 * hidden)`` from projected inputs ``(rows, 2 * 4 * hidden)``.
 
     The second half of :func:`bidirectional_lstm`, after :func:`input_projection`.
     """
@@ -77,7 +88,8 @@ def recurrence(lstm: nn.LSTM, projected: torch.Tensor, lengths: torch.Tensor) ->
     states = []
     for order, part, weight in zip((ahead, back), projected.chunk(2, dim=1), weights, strict=True):
         order = order.to(projected.device)
-        packed = _PackedLSTM.apply(part.index_select(0, order), weight, sizes)
+        rows = order if tokens is None else tokens[order]
+        packed = _PackedLSTM.apply(part.index_select(0, rows), weight, sizes)
         states.append(packed.index_select(0, _inverse(order)))
     return torch.cat(states, dim=1)
 

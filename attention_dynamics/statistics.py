@@ -122,9 +122,10 @@ def summarise(
             "gold_iteration": heldout_iteration,
             "best_perf": _perf(logs, GOLD, heldout_iteration, perf),
             **{
-                f"agr_{name}": max(
-                    float(_mean(agreement(metric, *pair))) for pair in pairs.values()
-                )
+                # What does not depend on the gold iteration is not computed again.
+                f"agr_{name}": result[f"agr_{name}"]
+                if name in baselines or heldout_iteration == gold_iteration
+                else max(float(_mean(agreement(metric, *pair))) for pair in pairs.values())
                 for name, pairs in rivals(heldout_iteration).items()
             },
         }

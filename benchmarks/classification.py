@@ -39,7 +39,6 @@ from measure import (
     compared,
     in_process,
     machine_facts,
-    peak_bytes,
 )
 from reference import classification as reference
 from torch import nn
@@ -47,6 +46,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from attention_dynamics import agreement
+from attention_dynamics.devices import peak_memory_mb
 from attention_dynamics.errors import run_script
 from attention_dynamics.logs import Logs, load_logs, save_logs
 from attention_dynamics.ragged import Ragged, offsets_of
@@ -367,21 +367,21 @@ def plain_logistic(
     """The reference fit in a process of its own: coefficients, peak bytes before and after."""
     examples = workload.examples(seed=0)
     labels = [label for _, label in examples]
-    before = peak_bytes()
+    before = int(peak_memory_mb() * 2**20)
     counts = reference.count_matrix(examples, workload.vocab)
     regression = reference.logistic_fit(counts, labels, inverse_regularisation)
-    return regression.coef_, before, peak_bytes()
+    return regression.coef_, before, int(peak_memory_mb() * 2**20)
 
 
 def our_logistic(workload: Workload, inverse_regularisation: float) -> tuple[np.ndarray, int, int]:
     """The same fit on sparse counts."""
     module = experiment("logistic_beta")
     split = as_split(workload.examples(seed=0))
-    before = peak_bytes()
+    before = int(peak_memory_mb() * 2**20)
     shares = module.word_shares(split, workload.vocab)
     regression = module.LogisticRegression(C=inverse_regularisation, max_iter=1000)
     regression.fit(shares, split.labels)
-    return regression.coef_, before, peak_bytes()
+    return regression.coef_, before, int(peak_memory_mb() * 2**20)
 
 
 def logistic_section(args: argparse.Namespace) -> list[dict]:
@@ -424,7 +424,7 @@ def write_scale_logs(path: Path, workload: Workload, examples: int, checkpoints:
                 logs.arrays[name, iteration, kind] = values
     save_logs(path, logs)
     numbers = sum(array.nbytes for array in logs.arrays.values())
-    return {"numbers": numbers, "file": path.stat().st_size, "peak": peak_bytes()}
+    return {"numbers": numbers, "file": path.stat().st_size, "peak": int(peak_memory_mb() * 2**20)}
 
 
 def collect_scale_logs(path: Path) -> dict:
@@ -447,7 +447,7 @@ def collect_scale_logs(path: Path) -> dict:
             start = time.perf_counter()
             summarise(logs, metric, split, perf, heldout, baselines, sign)
             seconds[f"{metric}, {split}"] = time.perf_counter() - start
-    return {"seconds": seconds, "peak": peak_bytes()}
+    return {"seconds": seconds, "peak": int(peak_memory_mb() * 2**20)}
 
 
 def scale_section(args: argparse.Namespace) -> list[dict]:

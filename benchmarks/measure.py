@@ -4,9 +4,7 @@ import gc
 import multiprocessing
 import os
 import platform
-import resource
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -37,17 +35,6 @@ def in_process(function: Callable, *args):
     """What ``function(*args)`` returns in a fresh process; the function is one of a module."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, args)
-
-
-def peak_bytes() -> int:
-    """The peak resident memory of this process."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # Not ru_maxrss: on Linux a new process inherits that of the one which started it.
-        lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-        return int(lines["VmHWM"].split()[0]) * 1024
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def compared(workload: str, what: str, unit: str, reference: float, ours: float, at_least: float):

@@ -19,7 +19,9 @@ PAD, BOS, EOS, UNK = range(4)
 # A training word belongs to the vocabulary when it occurs more often than this, or has a vector.
 _RARE = 2
 
-# Tokens in one batch of an evaluation: large products, yet a few hundred MB at most.
+# Sentences and (padded) tokens in one batch of an evaluation, at most: large products, that still
+# stay near the processor.
+_EVAL_SENTENCES = 128
 _EVAL_TOKENS = 8192
 
 
@@ -231,7 +233,7 @@ def eval_batches(split: Split) -> list[np.ndarray]:
     batches = []
     start = 0
     while start < len(order):
-        size = max(1, _EVAL_TOKENS // int(split.ids.lengths[order[start]]))
+        size = max(1, min(_EVAL_SENTENCES, _EVAL_TOKENS // int(split.ids.lengths[order[start]])))
         batches.append(order[start : start + size])
         start += size
     return batches

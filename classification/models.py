@@ -43,11 +43,9 @@ class AttentionClassifier(nn.Module):
 
     def forward(self, ids: torch.Tensor, lengths: torch.Tensor) -> Reading:
         """Read token ids (tokens,) of sentences with ``lengths`` (batch,), a CPU tensor."""
-        return self.read(self.embedding(ids), lengths)
-
-    def read(self, embedded: torch.Tensor, lengths: torch.Tensor) -> Reading:
-        """As forward, from embedded tokens (tokens, embed_dim)."""
-        return self.attend(bidirectional_lstm(self.encoder, embedded, lengths), lengths)
+        words, tokens = ids.unique(return_inverse=True)
+        embedded = self.embedding(words)  # each distinct word once
+        return self.attend(bidirectional_lstm(self.encoder, embedded, lengths, tokens), lengths)
 
     def attend(self, states: torch.Tensor, lengths: torch.Tensor) -> Reading:
         """As forward, from the encoder's states (tokens, 2 * hidden)."""

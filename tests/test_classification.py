@@ -14,6 +14,7 @@ from attention_dynamics.files import read_json, write_json
 from attention_dynamics.logs import load_logs
 from attention_dynamics.pickles import load_pickle
 from attention_dynamics.ragged import Ragged
+from attention_dynamics.recurrent import bidirectional_lstm
 
 FOLDER = "models/small/h_dim=6,b_size=8,seed=20,normal"
 
@@ -115,7 +116,8 @@ def test_delta_is_the_derivative_by_a_gate(classification):
     def loss(token: int, scale: float) -> float:
         embedded = model.embedding(ids).detach().clone()
         embedded[token] *= scale
-        score = model.read(embedded, lengths).score
+        states = bidirectional_lstm(model.encoder, embedded, lengths)
+        score = model.attend(states, lengths).score
         bce = torch.nn.functional.binary_cross_entropy_with_logits
         return bce(score, labels, reduction="sum").item()
 

@@ -37,6 +37,20 @@ def test_states_and_gradients_equal_the_packed_layer(lengths, seed):
     torch.testing.assert_close(results[0][0], results[1][0], rtol=0, atol=1e-6)
 
 
+def test_tokens_that_share_a_row_add_their_gradients_up():
+    torch.manual_seed(0)
+    lstm = nn.LSTM(5, 4, bidirectional=True)
+    lengths, tokens = torch.tensor([3, 1, 4]), torch.tensor([0, 2, 2, 1, 0, 0, 2, 1])
+    words = torch.randn(3, 5, requires_grad=True)
+    shared = bidirectional_lstm(lstm, words, lengths, tokens)
+    apart = bidirectional_lstm(lstm, words[tokens], lengths)
+    torch.testing.assert_close(shared, apart, rtol=0, atol=1e-6)
+    leaves = [words, *lstm.parameters()]
+    gradients = [torch.autograd.grad((s**2).sum(), leaves) for s in (shared, apart)]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
 def test_long_and_short_together():
     torch.manual_seed(0)
     lstm = nn.LSTM(5, 4, bidirectional=True)
