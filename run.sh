@@ -14,9 +14,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 cd "$root/classification"
 
 export DATASETS=toy JOBS=${JOBS:-2}
-[[ -f data/toy_train.json && -f data/toy_test.json ]] || "$PYTHON" prepare_data.py --dataset toy
-bash train_runs.sh --steps 400 --custom_saves 0,10,25,50,75,100,150,200,250,300,350
-bash dump_logs.sh
+[[ -f data/toy_about.json ]] || "$PYTHON" prepare_data.py --dataset toy --overwrite
+bash train_runs.sh --steps 300 --custom_saves 0,10,25,50,75,100,150,200
+bash dump_logs.sh --test_set_size 400 --threads 2
 bash embedding_runs.sh
 bash logistic_runs.sh
 "$PYTHON" collect_classification_stats.py --datasets toy --out_file results/toy.pkl \

@@ -34,8 +34,8 @@ def choose_device(name: str, threads: int = 1) -> torch.device:
 
     Raises InputError when that device is not there or threads is below 1.
     """
-    if threads < 1:
-        raise InputError(f"--threads must be at least 1, not {threads}")
+    if not 1 <= threads <= 1024:
+        raise InputError(f"--threads must be from 1 to 1024, not {threads}")
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     if name == "auto":

@@ -27,6 +27,10 @@ def run_script(main: Callable[[], object]) -> None:
         _end(f"{name}: failed: {error.strerror or error}{where}", 1)
     except MemoryError:
         _end(f"{name}: failed: out of memory", 1)
+    except RuntimeError as error:
+        if "allocat" not in str(error) and "out of memory" not in str(error).lower():
+            raise  # a mistake of ours, to be seen in full
+        _end(f"{name}: failed: out of memory ({str(error).splitlines()[0][:160]})", 1)
     except KeyboardInterrupt:
         _end(f"{name}: interrupted", 130)
 

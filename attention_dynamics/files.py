@@ -39,6 +39,22 @@ def whole_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
         raise
 
 
+def check_writable(path: str | os.PathLike, beside: Path) -> None:
+    """Refuse an output path before the work is done rather than after it.
+
+    Raises InputError when ``path`` is a folder, lies in a file or where nothing may be written, or
+    is in the folder ``beside``, whose files are not to be replaced.
+    """
+    path = Path(path)
+    parents = [parent for parent in path.parents if parent.exists()]
+    if path.is_dir() or not parents[0].is_dir():
+        raise InputError(f"{str(path)!r} cannot be written: it is a folder, or lies in a file")
+    if path.resolve().parent == beside.resolve():
+        raise InputError(f"{path} lies among the files that are read: name one outside {beside}/")
+    if not os.access(parents[0], os.W_OK):
+        raise InputError(f"{path} cannot be written: no permission in {parents[0]}")
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -79,6 +95,8 @@ def read_json(path: str | os.PathLike, what: str = "file") -> object:
             f"{what} {path} is malformed JSON at line {error.lineno} column {error.colno}: "
             f"{error.msg}"
         ) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise InputError(f"{what} {path} cannot be read: {str(error).split(';')[0]}") from None
     except RecursionError:
         raise InputError(f"{what} {path} is nested too deeply to be read") from None
 

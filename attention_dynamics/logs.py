@@ -152,14 +152,32 @@ def load_logs(path: str | os.PathLike) -> Logs:
 
 
 def _check(logs: Logs) -> None:
-    examples = len(logs.src)
-    trg = len(logs.trg)
-    if not examples == trg == len(logs.index) == sum(logs.splits[s] for s in ("val", "train")):
+    sizes = [logs.splits[split] for split in ("val", "train")]
+    if min(sizes) < 0 or not len(logs.src) == len(logs.trg) == len(logs.index) == sum(sizes):
         raise ValueError("the numbers of examples differ between fields")
+    for ids in (logs.src, *([logs.trg] if isinstance(logs.trg, Ragged) else [])):
+        if ids.values.dtype.kind != "i" or ids.values.min() < 0 or ids.lengths.min() < 1:
+            raise ValueError("token ids must be whole numbers from 0 on, some in each sentence")
+    if logs.index.dtype.kind != "i":
+        raise ValueError("index must hold whole numbers")
+    for key, value in logs.metas.items():
+        _check_key(key)
+        if not isinstance(value, (float, int)):
+            raise ValueError(f"metas of {key} is {value!r}, not a number")
     for key, array in logs.arrays.items():
-        name, iteration, kind = key
-        if array.shape != (logs.num_scores,):
-            raise ValueError(f"{name} iteration {iteration} {kind} has shape {array.shape}")
+        _check_key(key)
+        if not isinstance(array, np.ndarray) or array.shape != (logs.num_scores,):
+            raise ValueError(f"the scores of {key} do not fit the examples")
+        if array.dtype.kind != "f":
+            raise ValueError(f"the scores of {key} are of type {array.dtype}")
+        if not {(*key[:2], "alpha"), (*key[:2], "beta")} <= logs.arrays.keys():
+            raise ValueError(f"{key[0]} lacks alpha or beta at iteration {key[1]}")
+
+
+def _check_key(key) -> None:
+    name, iteration, kind = key
+    if not (isinstance(name, str) and type(iteration) is int and isinstance(kind, str)):
+        raise ValueError(f"{key!r} is not (name, iteration, kind)")
 
 
 def _read_published(dataset: str, metas: dict, data: list) -> Logs:

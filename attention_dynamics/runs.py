@@ -16,7 +16,8 @@ from torch import nn
 
 import attention_dynamics
 from attention_dynamics.errors import InputError
-from attention_dynamics.files import read_json, whole_file, write_json
+from attention_dynamics.files import read_json, sha256, whole_file, write_json
+from attention_dynamics.seeding import LARGEST_SEED
 
 
 def run_folder(dataset: str, config: dict, seed: int, uniform: bool) -> Path:
@@ -65,13 +66,20 @@ def read_config(path: str | os.PathLike, required: tuple[str, ...]) -> dict:
         )
     for key in required:
         number = config[key]
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise InputError(f"config {path}: {key} must be a whole number above 0, not {number!r}")
-    return config
+        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 10**6:
+            raise InputError(
+                f"config {path}: {key} must be a whole number above 0 (at most 1e6), not {number!r}"
+            )
+    return {key: config[key] for key in required}
 
 
 def read_log_config(path: str | os.PathLike) -> list[dict]:
     """The entries ``{"name", "iteration", "seed", "uniform"}`` of a log config, checked."""
+    if not os.path.exists(path):
+        raise InputError(
+            f"log config {path} does not exist; copy one of configs/*_log.json to it: it lists the "
+            "checkpoints to look at"
+        )
     entries = read_json(path, "log config")
     if not isinstance(entries, list) or not entries:
         raise InputError(f"log config {path} must be a list of checkpoints, with one at least")
@@ -84,6 +92,10 @@ def read_log_config(path: str | os.PathLike) -> list[dict]:
                 raise InputError(
                     f"log config {path}: entry {number}: {key} must be {kind.__name__}, "
                     f"not {entry[key]!r}"
+                )
+            if kind is int and not 0 <= entry[key] <= LARGEST_SEED:
+                raise InputError(
+                    f"log config {path}: entry {number}: {key} must be from 0 to {LARGEST_SEED}"
                 )
     keys = [(entry["name"], entry["iteration"]) for entry in entries]
     twice = sorted({key for key in keys if keys.count(key) > 1})
@@ -184,14 +196,18 @@ def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
     """
     record = folder / "run.json"
     if record.exists() and not overwrite:
-        earlier = read_json(record, "run record")
-        if not isinstance(earlier, dict) or "settings" not in earlier:
-            raise InputError(f"{record} is not a run record; --overwrite trains the run anew")
+        earlier = read_run(folder)
         if earlier.get("finished"):
             old, new = earlier["settings"], json.loads(json.dumps(settings))
             differing = [key for key in {**old, **new} if old.get(key) != new.get(key)]
             if not differing:
-                return False
+                lost = [s for s in new.get("saves", []) if not checkpoint_path(folder, s).exists()]
+                if not lost:
+                    return False
+                raise InputError(
+                    f"{folder} is finished, but its checkpoint(s) {', '.join(map(str, lost))} are "
+                    "gone; --overwrite trains the run anew"
+                )
             what = "; ".join(
                 f"{key} was {old.get(key)!r}, is {new.get(key)!r}" for key in differing
             )
@@ -210,6 +226,33 @@ def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
     return True
 
 
+def read_run(folder: Path) -> dict:
+    """What ``run.json`` says; InputError when it is no run record."""
+    record = folder / "run.json"
+    try:
+        content = read_json(record, "run record")
+    except InputError as error:
+        raise InputError(f"{error}; --overwrite trains the run anew") from None
+    if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
+        raise InputError(f"{record} is not a run record; --overwrite trains the run anew")
+    return content
+
+
+def check_trained_on(folder: Path, checksum: str) -> None:
+    """Refuse a run that was trained on other data than is there now (it says so in run.json).
+
+    Runs of other code have no run.json: nothing is known of their data, and nothing checked.
+    """
+    if not (folder / "run.json").exists():
+        return
+    trained = read_run(folder)["settings"].get("data")
+    if trained != checksum:
+        raise InputError(
+            f"{folder} was trained on other data than data/ holds now (checksum {trained}, now "
+            f"{checksum}): prepare that data again, or train the run again with --overwrite"
+        )
+
+
 def finish_run(folder: Path, results: dict) -> None:
     """Note in ``run.json`` that the run is finished, and what came out."""
     record = folder / "run.json"
@@ -220,14 +263,29 @@ def finish_run(folder: Path, results: dict) -> None:
 
 def output_is_current(path: Path, settings: dict) -> bool:
     """Whether ``path`` was made with these ``settings`` (its record lies beside it, .json)."""
-    record = path.with_suffix(".json")
-    if not (path.exists() and record.exists()):
-        return False
-    earlier = read_json(record, "record")
-    return isinstance(earlier, dict) and earlier.get("settings") == json.loads(json.dumps(settings))
+    earlier = read_output_record(path)
+    return (
+        path.exists()
+        and earlier.get("settings") == json.loads(json.dumps(settings))
+        and earlier.get("sha256") == sha256(path)
+    )
+
+
+def read_output_record(path: Path) -> dict:
+    """The record beside an output; empty when there is none, or a damaged one."""
+    try:
+        record = read_json(path.with_suffix(".json"), "record")
+    except InputError:
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def record_output(path: Path, settings: dict, results: dict) -> None:
     """Note beside ``path`` what made it: settings, results, and the provenance."""
-    record = {"settings": settings, **provenance(), "results": results}
+    record = {
+        "settings": settings,
+        "sha256": sha256(path),
+        **provenance(),
+        "results": results,
+    }
     write_json(path.with_suffix(".json"), record)

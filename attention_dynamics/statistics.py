@@ -54,7 +54,7 @@ def summarise(
         (iterations, 2), ``baseline_exact`` (the expectation of ``baseline``), ``heldout`` (the
         agr_* with the held-out gold iteration).
     """
-    compared = [name for name in logs.names() if name.startswith("normal_") and name != GOLD]
+    compared = sorted(n for n in logs.names() if n.startswith("normal_") and n != GOLD)
     for name in (GOLD, UNIFORM, *(compared or ["normal_B"])):
         if name not in logs.names():
             raise InputError(
@@ -125,7 +125,7 @@ def summarise(
                 # What does not depend on the gold iteration is not computed again.
                 f"agr_{name}": result[f"agr_{name}"]
                 if name in baselines or heldout_iteration == gold_iteration
-                else max(float(_mean(agreement(metric, *pair))) for pair in pairs.values())
+                else _highest(_mean(agreement(metric, *pair)) for pair in pairs.values())
                 for name, pairs in rivals(heldout_iteration).items()
             },
         }
@@ -177,6 +177,11 @@ def _mean(values: np.ndarray) -> np.ndarray:
     counts = defined.sum(axis=-1)
     sums = np.where(defined, values, 0).sum(axis=-1)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def _highest(values) -> float:
+    """The largest that is defined; NaN when none is."""
+    return float(np.fmax.reduce(list(values)))
 
 
 def _mean_over_runs(values: np.ndarray) -> np.ndarray:

@@ -49,6 +49,7 @@ from attention_dynamics import agreement
 from attention_dynamics.devices import peak_memory_mb
 from attention_dynamics.errors import run_script
 from attention_dynamics.logs import Logs, load_logs, save_logs
+from attention_dynamics.options import script_parser
 from attention_dynamics.ragged import Ragged, offsets_of
 from attention_dynamics.recurrent import bidirectional_lstm
 from attention_dynamics.statistics import summarise
@@ -107,9 +108,7 @@ LONG = Workload("250 tokens", 1000, 250, 0.65, 1000, 20_000)
 
 
 def parse_args(argv=None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument(
         "--only",
         nargs="+",

@@ -17,6 +17,7 @@ from measure import add_results, alternate, compared, machine_facts
 from torch.nn import functional as F
 
 from attention_dynamics.errors import InputError, run_script
+from attention_dynamics.options import script_parser
 from attention_dynamics.tables import format_table
 from classification import CONFIG, LONG, SHORT, as_split, experiment
 
@@ -27,9 +28,7 @@ TOLERANCE = 1e-4
 
 
 def parse_args(argv=None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument(
         "--rounds", type=int, default=5, help="turns of each side (default: %(default)s)"
     )

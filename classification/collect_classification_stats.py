@@ -12,6 +12,7 @@ normal runs; a dash stands for a level that the attention never exceeded.
 
 import argparse
 import sys
+from pathlib import Path
 
 from data import canonical_name
 from measured import ACCURACIES, load_measured
@@ -20,16 +21,16 @@ from tqdm import tqdm
 
 from attention_dynamics.agreement import METRICS
 from attention_dynamics.errors import run_script
-from attention_dynamics.files import write_pickle
+from attention_dynamics.files import check_writable, write_pickle
+from attention_dynamics.options import script_parser
 from attention_dynamics.results import result_tables, titled
+from attention_dynamics.seeding import seed
 from attention_dynamics.statistics import summarise
 from attention_dynamics.tables import FORMATS
 
 
 def parse_args(argv=None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--datasets", required=True, nargs="+", help="names, such as Furd SMS")
     parser.add_argument("--out_file", required=True, help="pickle to write the results to")
     parser.add_argument(
@@ -47,7 +48,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         help="of the embedding baseline to read (default: %(default)s)",
     )
     parser.add_argument(
-        "--seed", type=int, default=0, help="of shuffles and bootstrap (default: %(default)s)"
+        "--seed", type=seed, default=0, help="of shuffles and bootstrap (default: %(default)s)"
     )
     parser.add_argument(
         "--format",
@@ -55,7 +56,9 @@ def parse_args(argv=None) -> argparse.Namespace:
         default="text",
         help="of the printed tables (default: %(default)s)",
     )
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    check_writable(args.out_file, beside=Path("outputs"))
+    return args
 
 
 def main(argv=None) -> None:

@@ -106,6 +106,11 @@ def _two_labels(
     seen: dict[str, int] = {}
     for number, _, value in rows:
         seen.setdefault(value, number)
+    for value in ("", "nan", "None"):
+        if value in seen:
+            raise InputError(
+                f"{where} line {seen[value]} has no label: fill it in, or drop the row"
+            )
     if seen.keys() <= {"0", "1"}:
         return "0", "1"
     if len(seen) > 2:

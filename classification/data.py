@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +80,14 @@ class Dataset:
 
 
 def canonical_name(dataset: str) -> str:
-    """The name used in file names: the README's SNS is SMS."""
+    """The name used in file names: the README's SNS is SMS.
+
+    Raises InputError for what would lead out of the folders.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", dataset):
+        raise InputError(
+            f"data set {dataset!r} must have a plain name: letters, digits and _ . - (at most 100)"
+        )
     return "SMS" if dataset == "SNS" else dataset
 
 
@@ -119,9 +127,12 @@ def load_dataset(dataset: str) -> Dataset:
     )
 
 
-def load_vocabulary(dataset: str) -> list[str]:
-    """The model's vocabulary: word of each index, the four specials first."""
-    return load_dataset(dataset).vocabulary
+def require_both_classes(dataset: Dataset) -> None:
+    """Refuse a training set of a single class: there is nothing to tell apart."""
+    if len(np.unique(dataset.train.labels)) < 2:
+        raise InputError(
+            f"{data_paths(dataset.name)[0]} holds a single class: a classifier needs both"
+        )
 
 
 def _absent(dataset: str, path: Path) -> str:
@@ -184,7 +195,11 @@ def _load_vectors(words: list[str]) -> dict[str, np.ndarray]:
     vectors = load_pickle(path, "word vectors")
     if not isinstance(vectors, dict):
         raise InputError(f"word vectors {path} must be a dict word -> vector")
-    return {word: vectors[word] for word in words if word in vectors}
+    known = {word: vectors[word] for word in words if word in vectors}
+    for word, vector in known.items():
+        if not isinstance(vector, np.ndarray) or vector.dtype.kind not in "fi" or vector.ndim != 1:
+            raise InputError(f"word vectors {path}: the vector of {word!r} is no array of numbers")
+    return known
 
 
 def _vectors_checksum(vectors: dict[str, np.ndarray]) -> str:

@@ -13,24 +13,23 @@ import sys
 
 import numpy as np
 import torch
-from data import Split, canonical_name, load_dataset
+from data import Split, canonical_name, load_dataset, require_both_classes
 from torch.nn import functional as F
 from tqdm import tqdm
 
 from attention_dynamics.devices import add_device_options, choose_device
-from attention_dynamics.errors import run_script
+from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.files import write_pickle
+from attention_dynamics.options import script_parser
 from attention_dynamics.runs import embedding_beta_path, output_is_current, record_output
-from attention_dynamics.seeding import set_seed
+from attention_dynamics.seeding import seed, set_seed
 
 # Options that decide how, not what, is computed.
 HOW = ("overwrite", "device", "threads")
 
 
 def parse_args(argv=None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
     parser.add_argument(
         "--bsize", type=int, default=64, help="sentences in a batch (default: %(default)s)"
@@ -51,14 +50,16 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--lr", type=float, default=0.0002, help="learning rate of Adam (default: %(default)s)"
     )
     parser.add_argument(
-        "--seed", type=int, default=0, help="of weights and data order (default: %(default)s)"
+        "--seed", type=seed, default=0, help="of weights and data order (default: %(default)s)"
     )
     parser.add_argument("--overwrite", action="store_true", help="train again what is up to date")
     add_device_options(parser)
     args = parser.parse_args(argv)
     for name in ("bsize", "epochs", "embed_dim", "test_set_size"):
-        if getattr(args, name) < 1:
-            parser.error(f"--{name} must be at least 1, not {getattr(args, name)}")
+        if not 1 <= getattr(args, name) <= 10**9:
+            parser.error(
+                f"--{name} must be at least 1 (and at most 1e9), not {getattr(args, name)}"
+            )
     if not 0 < args.lr < float("inf"):
         parser.error(f"--lr must be above 0, not {args.lr}")
     return args
@@ -134,6 +135,11 @@ def train(
             model, optimizer, train_split.take(rng.permutation(len(train_split))), args.bsize
         )
         losses.append(validation_loss(model, val, device))
+        if not np.isfinite(losses[-1]):
+            raise InputError(
+                f"the loss is not finite after epoch {len(losses) - 1}: --lr {args.lr:g} is too "
+                "large; nothing was written"
+            )
         if losses[-1] < min(losses[:-1]):
             best = model.beta()
     return best.cpu().numpy(), losses
@@ -160,13 +166,14 @@ def main(argv=None) -> None:
     device = choose_device(args.device, args.threads)
 
     dataset = load_dataset(args.dataset)
+    require_both_classes(dataset)
     val = dataset.test.take(range(min(args.test_set_size, len(dataset.test))))
     settings = {
         "data": dataset.checksum,
         **{key: value for key, value in vars(args).items() if key not in HOW},
     }
     out = embedding_beta_path(args.dataset, args.embed_dim)
-    if output_is_current(out, settings) and not args.overwrite:
+    if not args.overwrite and output_is_current(out, settings):
         print(f"{out} is up to date; --overwrite trains it again")
         return
 

@@ -13,15 +13,17 @@ import argparse
 import sys
 
 import numpy as np
-from data import canonical_name, eval_batches, load_dataset, sample_train
+from data import Dataset, canonical_name, eval_batches, load_dataset, sample_train
 from models import CONFIG_KEYS, AttentionClassifier, influence, projected_words
 from tqdm import tqdm
 
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
-from attention_dynamics.errors import run_script
+from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.files import sha256, write_pickle
 from attention_dynamics.logs import Logs, published_layout, save_logs
+from attention_dynamics.options import script_parser
 from attention_dynamics.runs import (
+    check_trained_on,
     checkpoint_path,
     load_checkpoint,
     log_config_path,
@@ -34,14 +36,14 @@ from attention_dynamics.runs import (
     run_folder,
 )
 
+DEFAULT_CONFIG = "configs/model.json"
+
 
 def parse_args(argv=None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
     parser.add_argument(
-        "--config", default="configs/model.json", help="model config (default: %(default)s)"
+        "--config", default=DEFAULT_CONFIG, help="model config (default: %(default)s)"
     )
     parser.add_argument(
         "--test_set_size",
@@ -63,12 +65,17 @@ def parse_args(argv=None) -> argparse.Namespace:
     return args
 
 
-def checkpoints_of(dataset: str, config: dict, entries: list[dict]) -> list:
-    """The checkpoint path of each log config entry; InputError names all missing ones."""
+def checkpoints_of(dataset: Dataset, config_path: str, config: dict, entries: list[dict]) -> list:
+    """The checkpoint path of each log config entry.
+
+    Raises InputError naming all that are missing, or a run that was trained on other data.
+    """
+    dataset, checksum = dataset.name, dataset.checksum
     paths, missing = [], []
     for entry in entries:
         folder = run_folder(dataset, config, entry["seed"], entry["uniform"])
         path = checkpoint_path(folder, entry["iteration"])
+        check_trained_on(folder, checksum)
         paths.append(path)
         if not path.exists():
             same_run = [e["iteration"] for e in entries if e["name"] == entry["name"]]
@@ -76,6 +83,8 @@ def checkpoints_of(dataset: str, config: dict, entries: list[dict]) -> list:
                 f"python train_classifier.py --dataset {dataset} --seed {entry['seed']} "
                 f"--steps {max(same_run) + 1} --custom_saves {','.join(map(str, same_run))}"
                 + (" --uniform" if entry["uniform"] else "")
+                + (f" --config {config_path}" if config_path != DEFAULT_CONFIG else "")
+                + (" --overwrite" if folder.exists() else "")
             )
             missing.append((path, command))
     if missing:
@@ -111,7 +120,7 @@ def main(argv=None) -> None:
     config = read_config(args.config, CONFIG_KEYS)
     entries = read_log_config(log_config_path(args.dataset))
     dataset = load_dataset(args.dataset)
-    paths = checkpoints_of(args.dataset, config, entries)
+    paths = checkpoints_of(dataset, args.config, config, entries)
     settings = {
         "dataset": args.dataset,
         "data": dataset.checksum,
@@ -121,7 +130,7 @@ def main(argv=None) -> None:
         "checkpoints": [[str(path), sha256(path)[:16]] for path in paths],
     }
     out = logs_path(args.dataset)
-    if output_is_current(out, settings) and not args.overwrite:
+    if not args.overwrite and output_is_current(out, settings):
         print(f"{out} is up to date with its {len(paths)} checkpoints; --overwrite dumps again")
         return
 
@@ -147,6 +156,11 @@ def main(argv=None) -> None:
         model = models[entry["uniform"]]
         load_checkpoint(path, model)
         found, correct = dump(model, split, device)
+        if not all(np.isfinite(values).all() for values in found.values()):
+            raise InputError(
+                f"checkpoint {path} gives scores that are not finite: its training diverged, or "
+                "the file was changed; train its run again with --overwrite"
+            )
         name, iteration = entry["name"], entry["iteration"]
         for kind, values in found.items():
             logs.arrays[name, iteration, kind] = values

@@ -13,14 +13,15 @@ import sys
 import warnings
 
 import numpy as np
-from data import Split, canonical_name, load_dataset
+from data import Split, canonical_name, load_dataset, require_both_classes
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from tqdm import tqdm
 
-from attention_dynamics.errors import InputError, run_script
+from attention_dynamics.errors import run_script
 from attention_dynamics.files import write_pickle
+from attention_dynamics.options import script_parser
 from attention_dynamics.runs import logistic_beta_path, output_is_current, record_output
 
 INVERSE_STRENGTHS = (
@@ -30,9 +31,7 @@ INVERSE_STRENGTHS = (
 
 
 def parse_args(argv=None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
     parser.add_argument(
         "--test_set_size",
@@ -82,17 +81,14 @@ def main(argv=None) -> None:
     args.dataset = canonical_name(args.dataset)
 
     dataset = load_dataset(args.dataset)
-    if len(np.unique(dataset.train.labels)) < 2:
-        raise InputError(
-            f"data/{args.dataset}_train.json holds a single class: a classifier needs both"
-        )
+    require_both_classes(dataset)
     settings = {
         "dataset": args.dataset,
         "data": dataset.checksum,
         "test_set_size": args.test_set_size,
     }
     out = logistic_beta_path(args.dataset)
-    if output_is_current(out, settings) and not args.overwrite:
+    if not args.overwrite and output_is_current(out, settings):
         print(f"{out} is up to date; --overwrite fits it again")
         return
 

@@ -25,10 +25,10 @@ def planted_mask(dataset: str, logs: Logs) -> np.ndarray | None:
             for example in logs.examples(split):
                 start, stop = logs.src.offsets[example : example + 2]
                 # Positions count words; the source begins with <bos>.
-                places = start + 1 + np.array(positions[int(logs.index[example])], dtype=np.int64)
-                if len(places) and places.max() >= stop - 1:
+                words = positions[int(logs.index[example])]
+                if not all(type(word) is int and 0 <= word < stop - start - 2 for word in words):
                     raise IndexError
-                marked[places] = True
+                marked[start + 1 + np.array(words, dtype=np.int64)] = True
         except (KeyError, IndexError, TypeError):
             raise InputError(
                 f"planted truth {path} does not fit the logs of {dataset}: prepare, train and dump "
@@ -48,6 +48,8 @@ def planted_rows(dataset: str, logs: Logs) -> list[dict]:
     if marked is None:
         return []
     mask = logs.cut(marked, "val")
+    if not mask.values.any():
+        return []
     sign = np.repeat(2 * np.asarray(logs.trg) - 1, logs.src.lengths)
     chance = _chance(mask)
     rows = []

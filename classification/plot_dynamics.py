@@ -18,14 +18,16 @@ data/{dataset}_test.json.
 import argparse
 from pathlib import Path
 
-from data import canonical_name, load_vocabulary
+from data import canonical_name, load_dataset
 from measured import ACCURACIES, load_measured
 from planted import planted_mask
 
 from attention_dynamics.agreement import METRICS
-from attention_dynamics.errors import run_script
+from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.figures import LEVELS, plot_dynamics
+from attention_dynamics.options import script_parser
 from attention_dynamics.pages import choose_examples, examples_at, write_token_page
+from attention_dynamics.seeding import seed
 from attention_dynamics.statistics import summarise
 
 PERF_LABELS = {"test_acc": "test accuracy", "train_acc": "training accuracy"}
@@ -43,9 +45,7 @@ LABEL_NAMES = {
 
 
 def parse_args(argv=None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--dataset", required=True, help="name in outputs/, such as Furd or toy")
     parser.add_argument(
         "--split", choices=tuple(ACCURACIES), default="val", help="examples (default: %(default)s)"
@@ -72,7 +72,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--seed",
-        type=int,
+        type=seed,
         default=0,
         help="of the sentences, shuffles and bootstrap (default: %(default)s)",
     )
@@ -105,11 +105,18 @@ def main(argv=None) -> None:
     else:
         examples = choose_examples(logs, args.split, args.num_examples, args.seed)
 
+    words = load_dataset(args.dataset)
+    if measured.data is not None and measured.data != words.checksum:
+        raise InputError(
+            f"the logs of {args.dataset} were made from other data than data/ holds now: prepare "
+            "that data again, or train and dump again"
+        )
+
     page = out_dir / f"{args.dataset}_tokens.html"
     write_token_page(
         page,
         logs,
-        load_vocabulary(args.dataset),
+        words.vocabulary,
         examples,
         measured.beta_sign,
         perf=perf,

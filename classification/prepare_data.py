@@ -41,7 +41,6 @@ data/toy_truth.json. Only --download uses the network.
 
 import argparse
 import os
-import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -62,6 +61,7 @@ from vectors import read_vectors
 from attention_dynamics.archives import Source
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.files import sha256, write_json, write_pickle
+from attention_dynamics.options import script_parser
 from attention_dynamics.pickles import load_pickle
 from attention_dynamics.tables import format_table
 
@@ -73,9 +73,7 @@ _EVALUATED = 4000
 
 
 def parse_args(argv=None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument(
         "--dataset",
         default=TOY,
@@ -153,16 +151,16 @@ def _check_options(args: argparse.Namespace, parser: argparse.ArgumentParser) ->
     for option, value in columns.items():
         if value is not None and not args.train:
             parser.error(f"{option} says how to read --train and --test: give these too")
+    if args.train and (args.text_column or TEXT_COLUMN) == (args.label_column or LABEL_COLUMN):
+        parser.error("--text_column and --label_column are the same column")
+    if args.labels and args.labels[0] == args.labels[1]:
+        parser.error(f"--labels names {args.labels[0]!r} twice: 0 and 1 are different labels")
     if args.revision and not args.download:
         parser.error("--revision goes with --download")
     if args.dataset == TOY:
         if given:
             parser.error(f"--dataset toy is generated here and takes no {given[0]}")
     elif args.dataset not in FULL:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", args.dataset):
-            parser.error(
-                f"--dataset {args.dataset!r} must be a plain name: letters, digits and _ . -"
-            )
         if not args.train:
             parser.error(
                 f"unknown --dataset {args.dataset}: known are {', '.join(FULL)} and toy; your own "
@@ -226,6 +224,7 @@ def main(argv=None) -> None:
     for warning in warnings:
         print(f"WARNING: {warning}", file=sys.stderr)
 
+    about_path.unlink(missing_ok=True)  # until all is written, there is no complete set of files
     for split, path in paths.items():
         corpus.write(path, split)
     if toy:

@@ -23,6 +23,7 @@ from data import (
     canonical_name,
     eval_batches,
     load_dataset,
+    require_both_classes,
 )
 from models import CONFIG_KEYS, AttentionClassifier
 from torch.nn import functional as F
@@ -30,6 +31,7 @@ from tqdm import tqdm
 
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
 from attention_dynamics.errors import InputError, run_script
+from attention_dynamics.options import script_parser
 from attention_dynamics.runs import (
     begin_run,
     checkpoint_path,
@@ -38,14 +40,12 @@ from attention_dynamics.runs import (
     run_folder,
     save_checkpoint,
 )
-from attention_dynamics.seeding import set_seed
+from attention_dynamics.seeding import seed, set_seed
 
 
 def parse_args(argv=None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seed", type=int, required=True, help="of weights and data order")
+    parser = script_parser(__doc__)
+    parser.add_argument("--seed", type=seed, required=True, help="of weights and data order")
     parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
     parser.add_argument(
         "--steps",
@@ -89,10 +89,17 @@ def parse_args(argv=None) -> argparse.Namespace:
     add_device_options(parser)
     args = parser.parse_args(argv)
     for name in ("steps", "save_every", "test_set_size"):
-        if getattr(args, name) < 1:
-            parser.error(f"--{name} must be at least 1, not {getattr(args, name)}")
-    if args.seed < 0:
-        parser.error(f"--seed must be at least 0, not {args.seed}")
+        if not 1 <= getattr(args, name) <= 10**9:
+            parser.error(
+                f"--{name} must be at least 1 (and at most 1e9), not {getattr(args, name)}"
+            )
+    beyond = [step for step in args.custom_saves or [] if step >= args.steps]
+    if beyond:
+        print(
+            f"note: --custom_saves {','.join(map(str, beyond))} lie beyond the last step, "
+            f"{args.steps - 1}",
+            file=sys.stderr,
+        )
     return args
 
 
@@ -162,6 +169,7 @@ def main(argv=None) -> None:
 
     config = read_config(args.config, CONFIG_KEYS)
     dataset = load_dataset(args.dataset)
+    require_both_classes(dataset)
     test = dataset.test.take(range(min(args.test_set_size, len(dataset.test))))
 
     model = AttentionClassifier(len(dataset.vocabulary), config, args.uniform)

@@ -248,7 +248,7 @@ def test_embedding_beta_is_seeded_and_finds_the_planted_words(small_set, classif
         results.append(load_pickle("outputs/smallembedding256beta.pkl"))
     assert np.array_equal(results[0], results[1])
     assert not np.array_equal(results[0], results[2])
-    words = classification.data.load_vocabulary("small")
+    words = classification.data.load_dataset("small").vocabulary
     assert results[0].shape == (len(words),)
     ranked = [words[i] for i in np.argsort(results[0])]
     assert (ranked[0], ranked[-1]) == ("w2", "w1")
@@ -285,7 +285,7 @@ def test_embedding_beta_may_keep_the_untrained_epoch(small_set, classification):
     assert record["results"]["best_epoch"] == int(np.argmin(losses)) == 0
     assert len(losses) == 3
     torch.manual_seed(0)
-    words = classification.data.load_vocabulary("small")
+    words = classification.data.load_dataset("small").vocabulary
     start = classification.embedding_beta.BagOfWords(len(words), 256).beta().numpy()
     np.testing.assert_array_equal(load_pickle("outputs/smallembedding256beta.pkl"), start)
 

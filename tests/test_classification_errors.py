@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import assert_refused, run_script
 
 from attention_dynamics.errors import InputError
@@ -120,7 +121,7 @@ def test_word_vectors_that_ask_for_code(small_set):
         (["--save_every", "0"], "--save_every must be at least 1"),
         (["--custom_saves", "1,x"], "steps look like 0,10,50"),
         (["--custom_saves=-5"], "cannot be negative"),
-        (["--seed", "-1"], "--seed must be at least 0"),
+        (["--seed", "-1"], "--seed: must be from 0 to"),
         (["--device", "tpu"], "invalid choice"),
     ],
 )
@@ -133,7 +134,7 @@ def test_options_out_of_range(small_set, classification, capsys, args, message):
 
 def test_threads_below_one(small_set, classification):
     message = refused(classification.train_classifier.main, [*TRAIN, "--threads", "0"])
-    assert "--threads must be at least 1" in message
+    assert "--threads must be from 1 to 1024" in message
 
 
 def test_collect_without_a_dump_says_how_to_make_it(small_set):
@@ -211,3 +212,98 @@ def test_a_full_disk_names_the_file_and_leaves_nothing_half_written(small_set):
     assert "Traceback" not in process.stderr
     folder = next((small_set / "models" / "small").iterdir())
     assert os.listdir(folder) == ["run.json"]
+
+
+def test_checkpoints_of_other_data_are_refused(small_set, classification):
+    """Their word indices would mean other words."""
+    classification.train_classifier.main([*TRAIN[:2], "--seed", "20", "--steps", "12"])
+    write_json("configs/small_log.json", read_json("configs/small_log.json")[:1])
+    spoil(lambda content: content["XY"].reverse())
+    message = refused(classification.eval_dump.main, ["--dataset", "small"])
+    assert "seed=20,normal was trained on other data than data/ holds now" in message
+
+
+def test_baselines_of_other_data_are_refused(small_set, classification):
+    train_and_dump(classification)
+    classification.logistic_beta.main(["--dataset", "small"])
+    spoil(lambda content: content["XY"].reverse())
+    classification.logistic_beta.main(["--dataset", "small"])
+    collect = classification.collect_classification_stats.main
+    message = refused(collect, ["--datasets", "small", "--out_file", "r.pkl"])
+    assert "was made from other data than the logs" in message
+    message = refused(classification.plot_dynamics.main, ["--dataset", "small"])
+    assert "was made from other data than the logs" in message
+
+
+def train_and_dump(classification) -> None:
+    for seed, more in (("20", []), ("13", []), ("12", ["--uniform"])):
+        args = [*TRAIN[:2], "--seed", seed, "--steps", "12", "--custom_saves", "0,5", *more]
+        classification.train_classifier.main(args)
+    classification.eval_dump.main(["--dataset", "small"])
+
+
+def test_a_diverged_checkpoint_is_named(small_set, classification):
+    classification.train_classifier.main([*TRAIN[:2], "--seed", "20", "--steps", "12"])
+    write_json("configs/small_log.json", read_json("configs/small_log.json")[:1])
+    path = next(Path("models/small").glob("*seed=20*")) / "model0"
+    state = torch.load(path, weights_only=True)
+    state["hidden2beta.bias"].fill_(float("nan"))
+    torch.save(state, path)
+    message = refused(classification.eval_dump.main, ["--dataset", "small"])
+    assert "model0 gives scores that are not finite" in message
+    assert not Path("outputs").exists()
+
+
+def test_a_learning_rate_that_diverges(small_set, classification):
+    args = ["--dataset", "small", "--epochs", "2", "--lr", "1e38"]
+    assert "--lr 1e+38 is too large" in refused(classification.embedding_beta.main, args)
+    assert not Path("outputs").exists()
+
+
+def test_damaged_outputs_and_records_are_made_again(small_set, classification, capsys):
+    train_and_dump(classification)
+    whole = Path("outputs/small_logs.pkl").read_bytes()
+    Path("outputs/small_logs.pkl").write_bytes(whole[:1000])
+    classification.eval_dump.main(["--dataset", "small"])
+    assert Path("outputs/small_logs.pkl").read_bytes() == whole
+    Path("outputs/small_logs.json").write_text('{"se')
+    capsys.readouterr()
+    classification.eval_dump.main(["--dataset", "small"])
+    assert "up to date" not in capsys.readouterr().out
+    folder = next(Path("models/small").glob("*seed=20*"))
+    (folder / "model5").unlink()
+    args = [*TRAIN[:2], "--seed", "20", "--steps", "12", "--custom_saves", "0,5"]
+    message = refused(classification.train_classifier.main, args)
+    assert "checkpoint(s) 5 are gone; --overwrite trains the run anew" in message
+    (folder / "run.json").write_text("{")
+    assert "--overwrite trains" in refused(classification.train_classifier.main, args)
+    classification.train_classifier.main([*args, "--overwrite"])
+    assert (folder / "model5").exists()
+
+
+@pytest.mark.parametrize("out_file", ["outputs/x.pkl", "configs", "configs/model.json/r.pkl"])
+def test_result_files_that_cannot_be_written_are_refused_first(small_set, classification, out_file):
+    Path("outputs").mkdir()
+    collect = classification.collect_classification_stats.main
+    message = refused(collect, ["--datasets", "small", "--out_file", out_file])
+    assert out_file in message
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".."])
+def test_data_sets_have_plain_names(small_set, classification, name):
+    for main, args in (
+        (classification.train_classifier.main, TRAIN[2:]),
+        (classification.prepare_data.main, ["--train", "a", "--test", "b"]),
+    ):
+        assert "must have a plain name" in refused(main, ["--dataset", name, *args])
+
+
+def test_memory_that_cannot_be_had(small_set):
+    process = run_script(
+        "classification/embedding_beta.py",
+        *("--dataset", "small", "--embed_dim", 10**9),
+        cwd=small_set,
+    )
+    assert process.returncode == 1
+    assert "embedding_beta.py: failed: out of memory" in process.stderr
+    assert "Traceback" not in process.stderr

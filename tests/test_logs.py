@@ -18,7 +18,8 @@ def small_logs() -> Logs:
     src = Ragged.from_rows([np.array([1, 5, 2]), np.array([1, 2]), np.array([1, 6, 7, 2])])
     logs = Logs("tiny", src, np.array([1, 0, 1]), {"val": 2, "train": 1}, np.array([0, 1, 4]))
     logs.metas["normal_A", 0, "test_acc"] = 0.5
-    logs.arrays["normal_A", 0, "alpha"] = np.arange(9, dtype=np.float32)
+    for kind in ("alpha", "beta"):
+        logs.arrays["normal_A", 0, kind] = np.arange(9, dtype=np.float32)
     return logs
 
 
@@ -27,7 +28,8 @@ def translation_logs() -> Logs:
     src = Ragged.from_rows([np.array([1, 5, 2]), np.array([1, 2])])
     trg = Ragged.from_rows([np.array([1, 8, 9, 2]), np.array([1, 8, 2])])
     logs = Logs("pairs", src, trg, {"val": 1, "train": 1}, np.array([0, 3]))
-    logs.arrays["normal_A", 0, "alpha"] = np.arange(13, dtype=np.float32)
+    for kind in ("alpha", "beta"):
+        logs.arrays["normal_A", 0, kind] = np.arange(13, dtype=np.float32)
     return logs
 
 
@@ -158,3 +160,23 @@ def test_other_pickles_and_versions_are_refused(tmp_path):
             load_logs(path)
     with pytest.raises(InputError, match="does not exist"):
         load_logs(tmp_path / "none.pkl")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda logs: logs.splits.update(val=5, train=-2),
+        lambda logs: logs.arrays.update({("normal_A", 0, "beta"): np.zeros(8, np.float32)}),
+        lambda logs: logs.arrays.update({("normal_A", 0, "beta"): np.full(9, "x")}),
+        lambda logs: logs.arrays.pop(("normal_A", 0, "beta")),
+        lambda logs: logs.arrays.update({("normal_A", "0", "alpha"): np.zeros(9, np.float32)}),
+        lambda logs: logs.metas.update({("normal_A", 0, "test_acc"): "high"}),
+        lambda logs: logs.src.values.__setitem__(1, -7),
+    ],
+)
+def test_logs_with_impossible_content_are_refused(tmp_path, spoil):
+    logs = small_logs()
+    spoil(logs)
+    save_logs(tmp_path / "x_logs.pkl", logs)
+    with pytest.raises(InputError, match=r"x_logs.pkl are damaged"):
+        load_logs(tmp_path / "x_logs.pkl")
