@@ -83,15 +83,15 @@ def recurrence(
     The second half of :func:`bidirectional_lstm`, after :func:`input_projection`.
     """
     ahead, back, batch_sizes = _packing(lengths)
-    sizes = batch_sizes.tolist()
-    weights = (lstm.weight_hh_l0, lstm.weight_hh_l0_reverse)
-    states = []
-    for order, part, weight in zip((ahead, back), projected.chunk(2, dim=1), weights, strict=True):
-        order = order.to(projected.device)
-        rows = order if tokens is None else tokens[order]
-        packed = _PackedLSTM.apply(part.index_select(0, rows), weight, sizes)
-        states.append(packed.index_select(0, _inverse(order)))
-    return torch.cat(states, dim=1)
+    device = projected.device
+    return _Recurrence.apply(
+        projected,
+        lstm.weight_hh_l0,
+        lstm.weight_hh_l0_reverse,
+        (ahead.to(device), back.to(device)),
+        tokens,
+        batch_sizes.tolist(),
+    )
 
 
 def _packing(lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -116,76 +116,109 @@ def _inverse(order: torch.Tensor) -> torch.Tensor:
     return inverse
 
 
-class _PackedLSTM(torch.autograd.Function):
-    """One direction of an LSTM over a packed batch, from zero states, as ``torch.nn.LSTM`` has it.
+class _Recurrence(torch.autograd.Function):
+    """Both directions of an LSTM over a packed batch, from zero states, as in ``torch.nn.LSTM``.
 
     z_t = projected input + W_hh h_(t-1); i, f, o = sigmoid and g = tanh of its four parts (in the
     order i, f, g, o); c_t = f c_(t-1) + i g; h_t = o tanh(c_t).
     """
 
     @staticmethod
-    def forward(ctx, projected, weight_hh, sizes):
-        """States (tokens, hidden) of packed (tokens, 4 * hidden), ``sizes[t]`` rows at step t."""
-        hidden = weight_hh.shape[1]
-        gates = projected.clone()  # becomes z, then i, f, g, o, in place
-        cells, tanhs, states = (gates.new_empty(len(gates), hidden) for _ in range(3))
-        recurrent = weight_hh.t()
-        start, before = 0, None
-        for size in sizes:
-            stop = start + size
-            z = gates[start:stop]
-            if before is not None:
-                z.addmm_(states[before : before + size], recurrent)
-            z[:, : 2 * hidden].sigmoid_()
-            z[:, 2 * hidden : 3 * hidden].tanh_()
-            z[:, 3 * hidden :].sigmoid_()
-            i, f, g, o = z.split(hidden, dim=1)
-            cell = cells[start:stop]
-            torch.mul(i, g, out=cell)
-            if before is not None:
-                cell.addcmul_(f, cells[before : before + size])
-            torch.tanh(cell, out=tanhs[start:stop])
-            torch.mul(o, tanhs[start:stop], out=states[start:stop])
-            start, before = stop, start
-        ctx.sizes = sizes
-        ctx.save_for_backward(weight_hh, gates, cells, tanhs, states)
-        return states
+    def forward(ctx, projected, weight_ahead, weight_back, orders, tokens, sizes):
+        """States (tokens, 2 * hidden); ``orders`` as of _packing, ``sizes[t]`` rows at step t."""
+        hidden = weight_ahead.shape[1]
+        output = projected.new_empty(len(orders[0]), 2, hidden)
+        weights, kept = (weight_ahead, weight_back), []
+        for direction, part in enumerate(projected.chunk(2, dim=1)):
+            order = orders[direction]
+            gates = part.index_select(0, order if tokens is None else tokens[order])
+            states, cells, tanhs = _run(gates, weights[direction], sizes)
+            output[:, direction].index_copy_(0, order, states)
+            kept += [gates, states, cells, tanhs]
+        ctx.save_for_backward(*weights, *kept)
+        ctx.orders, ctx.tokens, ctx.sizes, ctx.rows = orders, tokens, sizes, len(projected)
+        return output.view(-1, 2 * hidden)
 
     @staticmethod
-    def backward(ctx, grad_states):
-        weight_hh, gates, cells, tanhs, states = ctx.saved_tensors
-        sizes, hidden = ctx.sizes, weight_hh.shape[1]
-        earlier_cells = _earlier(cells, sizes)
-        i, f, g, o = gates.view(-1, 4, hidden).unbind(1)
-        # Derivatives for all steps at once: of c_t by the pre-activations of i, f and g, of h_t by
-        # that of o, and of h_t by c_t.
-        by_gate = torch.empty_like(gates).view(-1, 4, hidden)
-        torch.mul(g * i, 1 - i, out=by_gate[:, 0])
-        torch.mul(earlier_cells * f, 1 - f, out=by_gate[:, 1])
-        torch.mul(i, 1 - g * g, out=by_gate[:, 2])
-        torch.mul(tanhs * o, 1 - o, out=by_gate[:, 3])
-        by_cell = o * (1 - tanhs * tanhs)
-        grad_z = by_gate  # filled in place, step by step
-        rows = sizes[0]
-        grad_state = gates.new_zeros(rows, hidden)
-        grad_cell = gates.new_zeros(rows, hidden)
-        stop = len(gates)
-        for size in reversed(sizes):
-            start = stop - size
-            # Sequences that end at this step come in with zero from the steps after it.
-            dh, dc = grad_state[:size], grad_cell[:size]
-            dh += grad_states[start:stop]
-            dc.addcmul_(dh, by_cell[start:stop])
-            z = grad_z[start:stop]
-            z[:, :3] *= dc.unsqueeze(1)
-            z[:, 3] *= dh
-            dc *= f[start:stop]
-            if start:
-                torch.mm(z.view(size, -1), weight_hh, out=dh)
-            stop = start
-        grad_z = grad_z.view(len(gates), 4 * hidden)
-        wants_weight = ctx.needs_input_grad[1]
-        return grad_z, grad_z.t() @ _earlier(states, sizes) if wants_weight else None, None
+    def backward(ctx, grad):
+        weights, kept = ctx.saved_tensors[:2], ctx.saved_tensors[2:]
+        hidden = weights[0].shape[1]
+        grad_projected = grad.new_empty(ctx.rows, 2, 4 * hidden)
+        if ctx.tokens is not None:
+            grad_projected.zero_()  # tokens that read the same row add up
+        grad_weights = [None, None]
+        for direction, order in enumerate(ctx.orders):
+            gates, states, cells, tanhs = kept[4 * direction : 4 * direction + 4]
+            grad_states = grad.view(-1, 2, hidden)[:, direction].index_select(0, order)
+            grad_z = _run_back(grad_states, gates, cells, tanhs, weights[direction], ctx.sizes)
+            if ctx.tokens is None:
+                grad_projected[:, direction].index_copy_(0, order, grad_z)
+            else:
+                grad_projected[:, direction].index_add_(0, ctx.tokens[order], grad_z)
+            if ctx.needs_input_grad[1 + direction]:
+                grad_weights[direction] = grad_z.t() @ _earlier(states, ctx.sizes)
+        return grad_projected.view(ctx.rows, -1), *grad_weights, None, None, None
+
+
+def _run(gates: torch.Tensor, weight_hh: torch.Tensor, sizes: list[int]):
+    """States, cells and tanh(cells), each (tokens, hidden) packed.
+
+    ``gates`` (tokens, 4 * hidden) come in as projected inputs and go out as i, f, g, o.
+    """
+    hidden = weight_hh.shape[1]
+    states, cells, tanhs = (gates.new_empty(len(gates), hidden) for _ in range(3))
+    recurrent = weight_hh.t()
+    start, before = 0, None
+    for size in sizes:
+        stop = start + size
+        z = gates[start:stop]
+        if before is not None:
+            z.addmm_(states[before : before + size], recurrent)
+        z[:, : 2 * hidden].sigmoid_()
+        z[:, 2 * hidden : 3 * hidden].tanh_()
+        z[:, 3 * hidden :].sigmoid_()
+        i, f, g, o = z.split(hidden, dim=1)
+        cell = cells[start:stop]
+        torch.mul(i, g, out=cell)
+        if before is not None:
+            cell.addcmul_(f, cells[before : before + size])
+        torch.tanh(cell, out=tanhs[start:stop])
+        torch.mul(o, tanhs[start:stop], out=states[start:stop])
+        start, before = stop, start
+    return states, cells, tanhs
+
+
+def _run_back(grad_states, gates, cells, tanhs, weight_hh, sizes: list[int]) -> torch.Tensor:
+    """The gradient of the pre-activations z, (tokens, 4 * hidden), from that of the states."""
+    hidden = weight_hh.shape[1]
+    i, f, g, o = gates.view(-1, 4, hidden).unbind(1)
+    # Derivatives for all steps at once: of c_t by the pre-activations of i, f and g, of h_t by that
+    # of o, and of h_t by c_t.
+    grad_z = torch.empty_like(gates).view(-1, 4, hidden)
+    sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
+    tanh_backward = torch.ops.aten.tanh_backward
+    sigmoid_backward(g, i, grad_input=grad_z[:, 0])
+    sigmoid_backward(_earlier(cells, sizes), f, grad_input=grad_z[:, 1])
+    tanh_backward.grad_input(i, g, grad_input=grad_z[:, 2])
+    sigmoid_backward(tanhs, o, grad_input=grad_z[:, 3])
+    by_cell = tanh_backward(o, tanhs)
+    grad_state = gates.new_zeros(sizes[0], hidden)
+    grad_cell = gates.new_zeros(sizes[0], hidden)
+    stop = len(gates)
+    for size in reversed(sizes):
+        start = stop - size
+        # Sequences that end at this step come in with zero from the steps after it.
+        dh, dc = grad_state[:size], grad_cell[:size]
+        dh += grad_states[start:stop]
+        dc.addcmul_(dh, by_cell[start:stop])
+        z = grad_z[start:stop]
+        z[:, :3] *= dc.unsqueeze(1)
+        z[:, 3] *= dh
+        dc *= f[start:stop]
+        if start:
+            torch.mm(z.view(size, -1), weight_hh, out=dh)
+        stop = start
+    return grad_z.view(len(gates), 4 * hidden)
 
 
 def _earlier(packed: torch.Tensor, sizes: list[int]) -> torch.Tensor:
