@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy
 import torch
 
-from attention_dynamics.files import read_json, write_json
+from attention_dynamics.files import read_json, write_json, write_text
+from attention_dynamics.tables import format_table
 
 
 def alternate(reference: Callable, ours: Callable, rounds: int) -> tuple[float, float]:
@@ -87,4 +88,15 @@ def machine_facts(threads: int) -> dict:
 def add_results(path: Path, section: str, facts: dict, rows: list[dict]) -> None:
     """Put the rows of one section into the results at ``path``; other sections stay as they are."""
     results = read_json(path, "benchmark results") if path.exists() else {}
-    write_json(path, {**results, section: {**facts, "rows": rows}})
+    results = {**results, section: {**facts, "rows": rows}}
+    write_json(path, results)
+    write_text(path.with_suffix(".md"), _markdown(results))
+
+
+def _markdown(results: dict) -> str:
+    """The results as a page: a table and its machine for each section."""
+    blocks = ["# Benchmarks\n\nRatio: seconds (or GB) of the plain reference / ours.\n"]
+    for section, content in results.items():
+        facts = ", ".join(f"{key} {value}" for key, value in content.items() if key != "rows")
+        blocks.append(f"## {section}\n\n{format_table(content['rows'], 'markdown')}\n\n{facts}\n")
+    return "\n".join(blocks)
