@@ -364,6 +364,20 @@ def test_train_dump_baselines_collect(small_set, classification, capsys):
         assert mark in capsys.readouterr().out
 
 
+def test_departure_9_the_data_set_is_read_once(small_set, classification, monkeypatch):
+    train_all(classification)
+    reads = []
+    load_dataset = classification.eval_dump.load_dataset
+
+    def counted(name):
+        reads.append(name)
+        return load_dataset(name)
+
+    monkeypatch.setattr(classification.eval_dump, "load_dataset", counted)
+    classification.eval_dump.main(["--dataset", "small"])
+    assert reads == ["small"]  # for 9 checkpoints
+
+
 def test_a_dump_that_is_up_to_date_is_left_alone(small_set, classification, capsys):
     train_all(classification)
     classification.eval_dump.main(["--dataset", "small"])
