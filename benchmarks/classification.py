@@ -338,9 +338,14 @@ def agreement_section(args: argparse.Namespace) -> list[dict]:
 
 def embedding_section(args: argparse.Namespace) -> list[dict]:
     """One epoch with a validation before and after it, from the same start."""
-    workload = sized(SHORT, 6920, args)
-    train_set = workload.examples(seed=0)
-    val_set = sized(SHORT, 1821, args).examples(seed=1)
+    return [
+        embedding_row(sized(SHORT, 6920, args), sized(SHORT, 1821, args), args.rounds),
+        embedding_row(sized(LONG, 2000, args), sized(LONG, 500, args), args.rounds),
+    ]
+
+
+def embedding_row(workload: Workload, val_workload: Workload, rounds: int) -> dict:
+    train_set, val_set = workload.examples(seed=0), val_workload.examples(seed=1)
     train_split, val_split = as_split(train_set), as_split(val_set)
     settings = argparse.Namespace(embed_dim=256, bsize=64, epochs=1, lr=1.5e-4, seed=0)
 
@@ -356,8 +361,8 @@ def embedding_section(args: argparse.Namespace) -> list[dict]:
             train_split, val_split, workload.vocab, settings, torch.device("cpu")
         )
 
-    times = alternate(plain, ours, args.rounds)
-    return [compared(workload.name, f"epoch of {len(train_set)} texts", "s", *times, 8.0)]
+    times = alternate(plain, ours, rounds)
+    return compared(workload.name, f"epoch of {len(train_set)} texts", "s", *times, 8.0)
 
 
 def plain_logistic(
