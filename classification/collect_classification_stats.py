@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from data import canonical_name
-from measured import ACCURACIES, load_measured
+from measured import ACCURACIES, load_measured, summarise_measured
 from planted import planted_rows
 from tqdm import tqdm
 
@@ -25,7 +25,6 @@ from attention_dynamics.files import check_writable, write_pickle
 from attention_dynamics.options import script_parser
 from attention_dynamics.results import result_tables, titled
 from attention_dynamics.seeding import seed
-from attention_dynamics.statistics import summarise
 from attention_dynamics.tables import FORMATS
 
 
@@ -79,16 +78,8 @@ def main(argv=None) -> None:
             for line in measured.missing:
                 progress.write(f"note: {line}", file=sys.stderr)
             planted += planted_rows(dataset, measured.logs)
-        heldout = ACCURACIES["train" if split == "val" else "val"]
-        results[dataset, metric, split, ACCURACIES[split]] = summarise(
-            measured.logs,
-            metric,
-            split,
-            ACCURACIES[split],
-            heldout,
-            measured.baselines,
-            measured.beta_sign,
-            args.seed,
+        results[dataset, metric, split, ACCURACIES[split]] = summarise_measured(
+            measured, metric, split, args.seed
         )
     write_pickle(args.out_file, results)
     print(result_tables(results, "accuracy", args.format))

@@ -71,11 +71,13 @@ def checkpoints_of(dataset: Dataset, config_path: str, config: dict, entries: li
     Raises InputError naming all that are missing, or a run that was trained on other data.
     """
     dataset, checksum = dataset.name, dataset.checksum
-    paths, missing = [], []
+    paths, missing, folders = [], [], set()
     for entry in entries:
         folder = run_folder(dataset, config, entry["seed"], entry["uniform"])
         path = checkpoint_path(folder, entry["iteration"])
-        check_trained_on(folder, checksum)
+        if folder not in folders:
+            check_trained_on(folder, checksum)
+            folders.add(folder)
         paths.append(path)
         if not path.exists():
             same_run = [e["iteration"] for e in entries if e["name"] == entry["name"]]

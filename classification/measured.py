@@ -14,6 +14,7 @@ from attention_dynamics.runs import (
     logs_path,
     read_output_record,
 )
+from attention_dynamics.statistics import summarise
 
 # The splits of the logs, and the accuracy measured on each.
 ACCURACIES = {"val": "test_acc", "train": "train_acc"}
@@ -37,6 +38,21 @@ class Measured:
     baselines: dict[str, np.ndarray] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     data: str | None = None
+
+
+def summarise_measured(measured: Measured, metric: str, split: str, seed: int) -> dict:
+    """``statistics.summarise`` of one split, its gold run also chosen on the other split."""
+    other = "train" if split == "val" else "val"
+    return summarise(
+        measured.logs,
+        metric,
+        split,
+        ACCURACIES[split],
+        ACCURACIES[other],
+        measured.baselines,
+        measured.beta_sign,
+        seed,
+    )
 
 
 def load_measured(dataset: str, embed_dim: int = 256) -> Measured:

@@ -19,7 +19,7 @@ import argparse
 from pathlib import Path
 
 from data import canonical_name, load_dataset
-from measured import ACCURACIES, load_measured
+from measured import ACCURACIES, load_measured, summarise_measured
 from planted import planted_mask
 
 from attention_dynamics.agreement import METRICS
@@ -28,7 +28,6 @@ from attention_dynamics.figures import LEVELS, plot_dynamics
 from attention_dynamics.options import script_parser
 from attention_dynamics.pages import choose_examples, examples_at, write_token_page
 from attention_dynamics.seeding import seed
-from attention_dynamics.statistics import summarise
 
 PERF_LABELS = {"test_acc": "test accuracy", "train_acc": "training accuracy"}
 SHORT = {"top 5% match": "top5", "kendall tau": "tau"}
@@ -93,7 +92,6 @@ def main(argv=None) -> None:
     args = parse_args(argv)
     args.dataset = canonical_name(args.dataset)
     perf = ACCURACIES[args.split]
-    other = ACCURACIES["train" if args.split == "val" else "val"]
     out_dir = Path(args.out_dir)
 
     measured = load_measured(args.dataset, args.embed_dim)
@@ -126,16 +124,7 @@ def main(argv=None) -> None:
     )
     print(page)
     for metric in [args.metric] if args.metric else METRICS:
-        result = summarise(
-            logs,
-            metric,
-            args.split,
-            perf,
-            other,
-            measured.baselines,
-            measured.beta_sign,
-            args.seed,
-        )
+        result = summarise_measured(measured, metric, args.split, args.seed)
         paths = plot_dynamics(
             out_dir / f"{args.dataset}_{args.split}_{SHORT[metric]}",
             result,
