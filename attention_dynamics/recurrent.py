@@ -9,105 +9,226 @@ step at a time. Here the work is ordered as cuDNN orders it: the batch is packed
 length, so that step t is one block of rows), all products that do not wait for the recurrence (the
 input's, and in the backward pass those for the weights' and the input's gradients) are one large
 product each, and the derivatives of the gates are written out. Gradients that nobody asks for are
-not computed: Δ needs none of the weights'.
+not computed: Δ needs none of the weights'. With the derivatives kept (:class:`Trace`), any number
+of gradients per sequence can be pulled back at once (:func:`pull_back`).
 """
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
+# A state (h, c) of all layers and directions, each (layers * directions, batch, hidden), ordered as
+# in torch.nn.LSTM: layer by layer, forward before backward.
+State = tuple[torch.Tensor, torch.Tensor]
 
-def bidirectional_lstm(
-    lstm: nn.LSTM, inputs: torch.Tensor, lengths: torch.Tensor, tokens: torch.Tensor | None = None
-) -> torch.Tensor:
-    """The states of a one-layer bidirectional LSTM over every sequence (method A.1: h_l).
 
-    Equal to ``lstm(pack_padded_sequence(...))`` up to rounding (1e-6).
+class Packing(NamedTuple):
+    """How flat sequences are packed.
 
-    Args:
-        lstm: a one-layer ``nn.LSTM(..., bidirectional=True)``.
-        inputs: ``(tokens, features)``, the sequences one after another; or, with ``tokens``,
-            ``(rows, features)``, such as the distinct words of the batch.
-        lengths: ``(batch,)`` int64 on the CPU, all at least 1, summing to the number of tokens.
-        tokens: ``(tokens,)`` int64, the row of ``inputs`` that each token reads; a word that occurs
-            several times is then multiplied by the input weights once.
-
-    Returns:
-        ``(tokens, 2 * hidden)``, forward states then backward states.
+    Attributes:
+        orders: ahead and back, each (tokens,): the flat row at each packed place, sequences read
+            forwards and backwards.
+        by_length: (batch,) the sequences by falling length.
+        sizes: how many sequences have a token at step t, for each t below the longest length.
     """
-    if lstm.num_layers != 1 or not lstm.bidirectional:
-        raise ValueError("bidirectional_lstm takes a one-layer bidirectional nn.LSTM")
-    if inputs.is_cuda:
-        # cuDNN reverses each sequence by itself.
-        ahead, _, batch_sizes = _packing(lengths)
-        ahead = ahead.to(inputs.device)
-        rows = ahead if tokens is None else tokens[ahead]
-        output, _ = lstm(PackedSequence(inputs.index_select(0, rows), batch_sizes))
-        return output.data.index_select(0, _inverse(ahead))
-    return recurrence(lstm, input_projection(lstm, inputs), lengths, tokens)
+
+    orders: tuple[torch.Tensor, torch.Tensor]
+    by_length: torch.Tensor
+    sizes: list[int]
 
 
-def input_projection(lstm: nn.LSTM, inputs: torch.Tensor) -> torch.Tensor:
-    """The input's share of all gates, W_ih x + b_ih + b_hh, of both directions.
+class Trace(NamedTuple):
+    """What one layer and direction needs to pull gradients back; rows are flat, not packed.
 
-    Args:
-        lstm: as in :func:`bidirectional_lstm`.
-        inputs: ``(rows, features)``: tokens, or the embeddings of all words, so that the words of a
-            sentence can be looked up in the result.
-
-    Returns:
-        ``(rows, 2 * 4 * hidden)``.
+    Attributes:
+        factors: (tokens, 4, hidden), the derivative of c_t by the pre-activations of i, f and g,
+            and that of h_t by the pre-activation of o.
+        by_cell: (tokens, hidden), the derivative of h_t by c_t.
+        forget: (tokens, hidden), that of c_t by c_(t-1).
     """
-    weight = torch.cat([lstm.weight_ih_l0, lstm.weight_ih_l0_reverse])
-    return F.linear(inputs, weight, input_bias(lstm))
+
+    factors: torch.Tensor
+    by_cell: torch.Tensor
+    forget: torch.Tensor
 
 
-def input_bias(lstm: nn.LSTM) -> torch.Tensor:
-    """The part of :func:`input_projection` that does not depend on the input, (2 * 4 * hidden,)."""
-    return torch.cat(
-        [lstm.bias_ih_l0 + lstm.bias_hh_l0, lstm.bias_ih_l0_reverse + lstm.bias_hh_l0_reverse]
-    )
-
-
-def recurrence(
-    lstm: nn.LSTM,
-    projected: torch.Tensor,
-    lengths: torch.Tensor,
-    tokens: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """The states ``(tokens, 2 * hidden)`` from projected inputs ``(rows, 2 * 4 * hidden)``.
-
-    The second half of :func:`bidirectional_lstm`, after :func:`input_projection`.
-    """
-    ahead, back, batch_sizes = _packing(lengths)
-    device = projected.device
-    return _Recurrence.apply(
-        projected,
-        lstm.weight_hh_l0,
-        lstm.weight_hh_l0_reverse,
-        (ahead.to(device), back.to(device)),
-        tokens,
-        batch_sizes.tolist(),
-    )
-
-
-def _packing(lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """How to pack flat sequences, read forwards and backwards.
-
-    Returns:
-        ``ahead`` and ``back`` (tokens,): the flat row at each packed place; and ``batch_sizes``
-        (longest,): how many sequences have a token at step t.
-    """
+def packing_of(lengths: torch.Tensor, device: torch.device | str = "cpu") -> Packing:
+    """The packing of flat sequences with ``lengths`` (batch,), int64 on the CPU; on ``device``."""
     falling, by_length = lengths.sort(descending=True, stable=True)
     ends = lengths.cumsum(0)[by_length]
     steps = torch.arange(int(falling[0])).unsqueeze(1)  # (longest, 1)
     real = steps < falling  # (longest, batch)
     ahead = (ends - falling + steps)[real]
     back = (ends - 1 - steps)[real]
-    return ahead, back, real.sum(dim=1)
+    orders = (ahead.to(device), back.to(device))
+    return Packing(orders, by_length.to(device), real.sum(dim=1).tolist())
+
+
+def lstm_states(
+    lstm: nn.LSTM,
+    inputs: torch.Tensor,
+    lengths: torch.Tensor,
+    tokens: torch.Tensor | None = None,
+    initial: State | None = None,
+    trace: list[Trace] | None = None,
+) -> tuple[torch.Tensor, State]:
+    """The states of an LSTM over every sequence, and its last ones.
+
+    Equal to ``lstm(pack_padded_sequence(...), initial)`` up to rounding (1e-6), dropout between
+    layers included (with random numbers of its own).
+
+    Args:
+        lstm: any ``nn.LSTM`` with biases and without projections.
+        inputs: ``(tokens, features)``, the sequences one after another; or, with ``tokens``,
+            ``(rows, features)``, such as the distinct words of the batch.
+        lengths: ``(batch,)`` int64 on the CPU, all at least 1, summing to the number of tokens.
+        tokens: ``(tokens,)`` int64, the row of ``inputs`` that each token reads; a word that occurs
+            several times is then multiplied by the input weights once.
+        initial: (h, c) to start from; zero when None.
+        trace: a list to which the :class:`Trace` of each layer and direction is appended, for
+            :func:`pull_back`; then autograd sees nothing of this call.
+
+    Returns:
+        ``(tokens, directions * hidden)``, the last layer's states, forward then backward; and the
+        state (h, c) of every layer after the last token of each sequence (for the backward
+        direction: the first).
+    """
+    packing = packing_of(lengths, inputs.device)
+    if inputs.is_cuda and trace is None:
+        # cuDNN reverses each sequence by itself.
+        ahead, by_length = packing.orders[0], packing.by_length
+        rows = ahead if tokens is None else tokens[ahead]
+        packed = PackedSequence(inputs.index_select(0, rows), torch.tensor(packing.sizes))
+        start = None if initial is None else tuple(part[:, by_length] for part in initial)
+        output, last = lstm(packed, start)
+        back = _inverse(by_length)
+        return output.data.index_select(0, _inverse(ahead)), tuple(part[:, back] for part in last)
+    directions = 1 + lstm.bidirectional
+    states, last = inputs, []
+    for layer in range(lstm.num_layers):
+        if layer:
+            states, tokens = F.dropout(states, lstm.dropout, lstm.training), None
+        projected = input_projection(lstm, states, layer)
+        start = initial and tuple(part[layer * directions :][:directions] for part in initial)
+        states, *end = recurrence(lstm, projected, packing, tokens, start, layer, trace)
+        last.append(end)
+    return states, tuple(torch.cat(parts) for parts in zip(*last, strict=True))
+
+
+def input_projection(lstm: nn.LSTM, inputs: torch.Tensor, layer: int = 0) -> torch.Tensor:
+    """The input's share of all gates of a layer, W_ih x + b_ih + b_hh, of each direction.
+
+    Args:
+        lstm: as in :func:`lstm_states`.
+        inputs: ``(rows, features)``: tokens, or the embeddings of all words, so that the words of a
+            sentence can be looked up in the result.
+        layer: which one.
+
+    Returns:
+        ``(rows, directions * 4 * hidden)``.
+    """
+    weight = torch.cat([weights[0] for weights in _weights(lstm, layer)])
+    return F.linear(inputs, weight, input_bias(lstm, layer))
+
+
+def input_bias(lstm: nn.LSTM, layer: int = 0) -> torch.Tensor:
+    """The part of :func:`input_projection` that does not depend on the input."""
+    return torch.cat([bias_ih + bias_hh for _, _, bias_ih, bias_hh in _weights(lstm, layer)])
+
+
+def recurrence(
+    lstm: nn.LSTM,
+    projected: torch.Tensor,
+    packing: Packing,
+    tokens: torch.Tensor | None = None,
+    initial: State | None = None,
+    layer: int = 0,
+    trace: list[Trace] | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """One layer of :func:`lstm_states`, after :func:`input_projection`.
+
+    Returns:
+        States ``(tokens, directions * hidden)``, and the last h and c ``(directions, batch,
+        hidden)``.
+    """
+    weights = [weight_hh for _, weight_hh, _, _ in _weights(lstm, layer)]
+    h, c = (None, None) if initial is None else initial
+    if trace is None:
+        return _Recurrence.apply(projected, h, c, tokens, packing, *weights)
+    with torch.no_grad():
+        output, kept = _layer(projected, h, c, tokens, packing, weights)
+        for direction, (gates, _, cells, tanhs) in enumerate(kept):
+            first = None if c is None else c[direction, packing.by_length]
+            derived = _derivatives(gates, cells, tanhs, first, packing.sizes)
+            place = _inverse(packing.orders[direction])
+            trace.append(Trace(*(part.index_select(0, place) for part in derived)))
+    return output
+
+
+@torch.no_grad()
+def pull_back(
+    lstm: nn.LSTM,
+    trace: list[Trace],
+    rows: torch.Tensor,
+    lengths: torch.Tensor,
+    grad_states: torch.Tensor | None = None,
+    grad_last: State | None = None,
+) -> tuple[torch.Tensor, State]:
+    """Gradients with respect to the inputs, for many *replicas* of the traced sequences at once.
+
+    A replica is a traced sequence, or a beginning of one where there is one direction only, with
+    gradients of its own; the forward pass is not repeated for it.
+
+    Args:
+        lstm: that was traced, without dropout.
+        trace: of :func:`lstm_states`.
+        rows: ``(tokens of all replicas,)``, the traced flat row of each of their tokens.
+        lengths: ``(replicas,)`` int64 on the CPU.
+        grad_states: ``(tokens of all replicas, directions * hidden)``; zero when None.
+        grad_last: gradients of the last (h, c), each ``(layers * directions, replicas, hidden)``;
+            zero when None.
+
+    Returns:
+        The gradient of the first layer's :func:`input_projection`, ``(tokens of all replicas,
+        directions * 4 * hidden)``, and that of the initial (h, c), shaped as ``grad_last``.
+    """
+    packing = packing_of(lengths, rows.device)
+    directions, hidden = 1 + lstm.bidirectional, lstm.hidden_size
+    shape = (lstm.num_layers * directions, len(lengths), hidden)
+    if grad_last is None:
+        grad_last = tuple(trace[0].forget.new_zeros(shape) for _ in range(2))
+    grad_first = tuple(torch.empty_like(part) for part in grad_last)
+    for layer in reversed(range(lstm.num_layers)):
+        weights = _weights(lstm, layer)
+        grad_projected = trace[0].forget.new_empty(len(rows), directions, 4 * hidden)
+        for direction in range(directions):
+            order, place = packing.orders[direction], layer * directions + direction
+            traced = (part.index_select(0, rows[order]) for part in trace[place])
+            if grad_states is None:
+                grad = trace[0].forget.new_zeros(len(rows), hidden)
+            else:
+                grad = grad_states.view(-1, directions, hidden)[:, direction].index_select(0, order)
+            last = (part[place, packing.by_length] for part in grad_last)
+            grad_z, *first = _run_back(
+                grad, *traced, weights[direction][1], packing.sizes, *last, to_initial=True
+            )
+            grad_projected[:, direction].index_copy_(0, order, grad_z)
+            for part, value in zip(grad_first, first, strict=True):
+                part[place].index_copy_(0, packing.by_length, value)
+        grad_projected = grad_projected.view(len(rows), -1)
+        if layer:
+            grad_states = grad_projected @ torch.cat([weight_ih for weight_ih, *_ in weights])
+    return grad_projected, grad_first
+
+
+def _weights(lstm: nn.LSTM, layer: int) -> list[list[torch.Tensor]]:
+    """weight_ih, weight_hh, bias_ih, bias_hh of each direction of a layer."""
+    directions = 1 + lstm.bidirectional
+    return lstm.all_weights[layer * directions : (layer + 1) * directions]
 
 
 def _inverse(order: torch.Tensor) -> torch.Tensor:
@@ -117,113 +238,168 @@ def _inverse(order: torch.Tensor) -> torch.Tensor:
 
 
 class _Recurrence(torch.autograd.Function):
-    """Both directions of an LSTM over a packed batch, from zero states, as in ``torch.nn.LSTM``.
+    """All directions of a layer over a packed batch, as in ``torch.nn.LSTM``.
 
     z_t = projected input + W_hh h_(t-1); i, f, o = sigmoid and g = tanh of its four parts (in the
     order i, f, g, o); c_t = f c_(t-1) + i g; h_t = o tanh(c_t).
     """
 
     @staticmethod
-    def forward(ctx, projected, weight_ahead, weight_back, orders, tokens, sizes):
-        """States (tokens, 2 * hidden); ``orders`` as of _packing, ``sizes[t]`` rows at step t."""
-        hidden = weight_ahead.shape[1]
-        output = projected.new_empty(len(orders[0]), 2, hidden)
-        weights, kept = (weight_ahead, weight_back), []
-        for direction, part in enumerate(projected.chunk(2, dim=1)):
-            order = orders[direction]
-            gates = part.index_select(0, order if tokens is None else tokens[order])
-            states, cells, tanhs = _run(gates, weights[direction], sizes)
-            output[:, direction].index_copy_(0, order, states)
-            kept += [gates, states, cells, tanhs]
-        ctx.save_for_backward(*weights, *kept)
-        ctx.orders, ctx.tokens, ctx.sizes, ctx.rows = orders, tokens, sizes, len(projected)
-        return output.view(-1, 2 * hidden)
+    def forward(ctx, projected, h, c, tokens, packing, *weights):
+        """As :func:`recurrence`; h and c (directions, batch, hidden), or None for zero."""
+        output, kept = _layer(projected, h, c, tokens, packing, weights)
+        ctx.save_for_backward(h, c, *weights, *(part for parts in kept for part in parts))
+        ctx.tokens, ctx.packing, ctx.rows = tokens, packing, len(projected)
+        ctx.set_materialize_grads(False)
+        return output
 
     @staticmethod
-    def backward(ctx, grad):
-        weights, kept = ctx.saved_tensors[:2], ctx.saved_tensors[2:]
+    def backward(ctx, grad, grad_h, grad_c):
+        h, c, *saved = ctx.saved_tensors
+        directions = len(saved) // 5
+        weights, kept = saved[:directions], saved[directions:]
         hidden = weights[0].shape[1]
-        grad_projected = grad.new_empty(ctx.rows, 2, 4 * hidden)
+        orders, by_length, sizes = ctx.packing
+        of_initial = h is not None
+        grad_projected = weights[0].new_empty(ctx.rows, directions, 4 * hidden)
         if ctx.tokens is not None:
             grad_projected.zero_()  # tokens that read the same row add up
-        grad_weights = [None, None]
-        for direction, order in enumerate(ctx.orders):
+        grad_weights, grad_firsts = [None] * directions, []
+        for direction, weight in enumerate(weights):
+            order = orders[direction]
             gates, states, cells, tanhs = kept[4 * direction : 4 * direction + 4]
-            grad_states = grad.view(-1, 2, hidden)[:, direction].index_select(0, order)
-            grad_z = _run_back(grad_states, gates, cells, tanhs, weights[direction], ctx.sizes)
+            if grad is None:
+                grad_states = torch.zeros_like(states)
+            else:
+                part = grad.reshape(-1, directions, hidden)[:, direction]
+                grad_states = part.index_select(0, order)
+            last = (
+                gates.new_zeros(sizes[0], hidden) if part is None else part[direction, by_length]
+                for part in (grad_h, grad_c)
+            )
+            first_h, first_c = (p[direction, by_length] if of_initial else None for p in (h, c))
+            derived = _derivatives(gates, cells, tanhs, first_c, sizes)
+            grad_z, *firsts = _run_back(grad_states, *derived, weight, sizes, *last, of_initial)
+            if of_initial:
+                grad_firsts.append([part[_inverse(by_length)] for part in firsts])
             if ctx.tokens is None:
                 grad_projected[:, direction].index_copy_(0, order, grad_z)
             else:
                 grad_projected[:, direction].index_add_(0, ctx.tokens[order], grad_z)
-            if ctx.needs_input_grad[1 + direction]:
-                grad_weights[direction] = grad_z.t() @ _earlier(states, ctx.sizes)
-        return grad_projected.view(ctx.rows, -1), *grad_weights, None, None, None
+            if ctx.needs_input_grad[5 + direction]:
+                grad_weights[direction] = grad_z.t() @ _earlier(states, sizes, first_h)
+        first = map(torch.stack, zip(*grad_firsts, strict=True)) if of_initial else (None, None)
+        return grad_projected.view(ctx.rows, -1), *first, None, None, *grad_weights
 
 
-def _run(gates: torch.Tensor, weight_hh: torch.Tensor, sizes: list[int]):
+def _layer(projected, h, c, tokens, packing: Packing, weights):
+    """((states, last h, last c), [(gates, states, cells, tanhs) packed, of each direction])."""
+    orders, by_length, sizes = packing
+    hidden, directions = weights[0].shape[1], len(weights)
+    output = projected.new_empty(len(orders[0]), directions, hidden)
+    last = projected.new_empty(2, directions, sizes[0], hidden)
+    ends = _last_places(sizes).to(projected.device)
+    kept = []
+    for direction, part in enumerate(projected.chunk(directions, dim=1)):
+        order = orders[direction]
+        gates = part.index_select(0, order if tokens is None else tokens[order])
+        first = None if h is None else (h[direction, by_length], c[direction, by_length])
+        states, cells, tanhs = _run(gates, weights[direction], sizes, first)
+        output[:, direction].index_copy_(0, order, states)
+        last[0, direction].index_copy_(0, by_length, states[ends])
+        last[1, direction].index_copy_(0, by_length, cells[ends])
+        kept.append((gates, states, cells, tanhs))
+    return (output.view(-1, directions * hidden), last[0], last[1]), kept
+
+
+def _last_places(sizes: list[int]) -> torch.Tensor:
+    """(batch,): the packed place of the last token of each sequence, by falling length."""
+    counts = torch.tensor(sizes)
+    starts = counts.cumsum(0) - counts
+    rank = torch.arange(sizes[0])
+    lengths = (rank < counts.unsqueeze(1)).sum(dim=0)
+    return starts[lengths - 1] + rank
+
+
+def _run(gates: torch.Tensor, weight_hh: torch.Tensor, sizes: list[int], first):
     """States, cells and tanh(cells), each (tokens, hidden) packed.
 
-    ``gates`` (tokens, 4 * hidden) come in as projected inputs and go out as i, f, g, o.
+    ``gates`` (tokens, 4 * hidden) come in as projected inputs and go out as i, f, g, o. ``first``
+    is the state (h, c) to start from, each (batch, hidden) by falling length, or None for zero.
     """
     hidden = weight_hh.shape[1]
     states, cells, tanhs = (gates.new_empty(len(gates), hidden) for _ in range(3))
     recurrent = weight_hh.t()
-    start, before = 0, None
+    start, (h, c) = 0, first or (None, None)
     for size in sizes:
         stop = start + size
         z = gates[start:stop]
-        if before is not None:
-            z.addmm_(states[before : before + size], recurrent)
+        if h is not None:
+            z.addmm_(h[:size], recurrent)
         z[:, : 2 * hidden].sigmoid_()
         z[:, 2 * hidden : 3 * hidden].tanh_()
         z[:, 3 * hidden :].sigmoid_()
         i, f, g, o = z.split(hidden, dim=1)
         cell = cells[start:stop]
         torch.mul(i, g, out=cell)
-        if before is not None:
-            cell.addcmul_(f, cells[before : before + size])
+        if c is not None:
+            cell.addcmul_(f, c[:size])
         torch.tanh(cell, out=tanhs[start:stop])
         torch.mul(o, tanhs[start:stop], out=states[start:stop])
-        start, before = stop, start
+        h, c = states[start:stop], cell
+        start = stop
     return states, cells, tanhs
 
 
-def _run_back(grad_states, gates, cells, tanhs, weight_hh, sizes: list[int]) -> torch.Tensor:
-    """The gradient of the pre-activations z, (tokens, 4 * hidden), from that of the states."""
-    hidden = weight_hh.shape[1]
+def _derivatives(gates, cells, tanhs, first_cells, sizes: list[int]):
+    """The fields of :class:`Trace` for all steps at once, in packed order."""
+    hidden = cells.shape[1]
     i, f, g, o = gates.view(-1, 4, hidden).unbind(1)
-    # Derivatives for all steps at once: of c_t by the pre-activations of i, f and g, of h_t by that
-    # of o, and of h_t by c_t.
-    grad_z = torch.empty_like(gates).view(-1, 4, hidden)
+    factors = torch.empty_like(gates).view(-1, 4, hidden)
     sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
     tanh_backward = torch.ops.aten.tanh_backward
-    sigmoid_backward(g, i, grad_input=grad_z[:, 0])
-    sigmoid_backward(_earlier(cells, sizes), f, grad_input=grad_z[:, 1])
-    tanh_backward.grad_input(i, g, grad_input=grad_z[:, 2])
-    sigmoid_backward(tanhs, o, grad_input=grad_z[:, 3])
-    by_cell = tanh_backward(o, tanhs)
-    grad_state = gates.new_zeros(sizes[0], hidden)
-    grad_cell = gates.new_zeros(sizes[0], hidden)
-    stop = len(gates)
+    sigmoid_backward(g, i, grad_input=factors[:, 0])
+    sigmoid_backward(_earlier(cells, sizes, first_cells), f, grad_input=factors[:, 1])
+    tanh_backward.grad_input(i, g, grad_input=factors[:, 2])
+    sigmoid_backward(tanhs, o, grad_input=factors[:, 3])
+    return factors, tanh_backward(o, tanhs), f
+
+
+def _run_back(
+    grad_states, factors, by_cell, forget, weight_hh, sizes: list[int], grad_h, grad_c, to_initial
+):
+    """The gradients of the pre-activations z, (tokens, 4 * hidden), and of the state before step 0.
+
+    Args:
+        grad_states: (tokens, hidden) of the states, packed, apart from what later steps add.
+        factors, by_cell, forget: as in :class:`Trace`, packed; ``factors`` is overwritten.
+        weight_hh: (4 * hidden, hidden).
+        sizes: sequences at each step.
+        grad_h, grad_c: (batch, hidden) of the last state of each sequence; overwritten.
+        to_initial: whether the gradient of the initial h is asked for.
+    """
+    stop = len(factors)
     for size in reversed(sizes):
         start = stop - size
-        # Sequences that end at this step come in with zero from the steps after it.
-        dh, dc = grad_state[:size], grad_cell[:size]
+        # Sequences that end at this step come in with the gradient of their last state.
+        dh, dc = grad_h[:size], grad_c[:size]
         dh += grad_states[start:stop]
         dc.addcmul_(dh, by_cell[start:stop])
-        z = grad_z[start:stop]
+        z = factors[start:stop]
         z[:, :3] *= dc.unsqueeze(1)
         z[:, 3] *= dh
-        dc *= f[start:stop]
-        if start:
+        dc *= forget[start:stop]
+        if start or to_initial:
             torch.mm(z.view(size, -1), weight_hh, out=dh)
         stop = start
-    return grad_z.view(len(gates), 4 * hidden)
+    return factors.view(len(factors), -1), grad_h, grad_c
 
 
-def _earlier(packed: torch.Tensor, sizes: list[int]) -> torch.Tensor:
-    """``packed`` one step earlier in each sequence, zero at the first step; same shape."""
-    blocks, start = [packed.new_zeros(sizes[0], packed.shape[1])], 0
+def _earlier(packed: torch.Tensor, sizes: list[int], first: torch.Tensor | None) -> torch.Tensor:
+    """``packed`` one step earlier in each sequence, ``first`` (or zero) at the first step."""
+    if first is None:
+        first = packed.new_zeros(sizes[0], packed.shape[1])
+    blocks, start = [first], 0
     for size, later in pairwise(sizes):
         blocks.append(packed[start : start + later])
         start += size

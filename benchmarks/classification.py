@@ -51,7 +51,7 @@ from attention_dynamics.errors import run_script
 from attention_dynamics.logs import Logs, load_logs, save_logs
 from attention_dynamics.options import script_parser
 from attention_dynamics.ragged import Ragged, offsets_of
-from attention_dynamics.recurrent import bidirectional_lstm
+from attention_dynamics.recurrent import lstm_states
 from attention_dynamics.statistics import summarise
 from attention_dynamics.tables import format_table
 
@@ -234,7 +234,7 @@ def recurrent_section(args: argparse.Namespace) -> list[dict]:
             (states * weights).sum().backward()
 
         def ours(lstm=lstm, inputs=inputs, lengths=lengths, weights=weights):
-            states = bidirectional_lstm(lstm, inputs, lengths)
+            states, _ = lstm_states(lstm, inputs, lengths)
             lstm.zero_grad()
             inputs.grad = None
             (states * weights).sum().backward()

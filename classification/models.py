@@ -7,9 +7,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from attention_dynamics.recurrent import (
-    bidirectional_lstm,
     input_bias,
     input_projection,
+    lstm_states,
+    packing_of,
     recurrence,
 )
 
@@ -45,7 +46,8 @@ class AttentionClassifier(nn.Module):
         """Read token ids (tokens,) of sentences with ``lengths`` (batch,), a CPU tensor."""
         words, tokens = ids.unique(return_inverse=True)
         embedded = self.embedding(words)  # each distinct word once
-        return self.attend(bidirectional_lstm(self.encoder, embedded, lengths, tokens), lengths)
+        states, _ = lstm_states(self.encoder, embedded, lengths, tokens)
+        return self.attend(states, lengths)
 
     def attend(self, states: torch.Tensor, lengths: torch.Tensor) -> Reading:
         """As forward, from the encoder's states (tokens, 2 * hidden)."""
@@ -87,7 +89,8 @@ def influence(
         labels: (batch,) float.
     """
     projected = words[ids].requires_grad_()  # (tokens, 8 * hidden)
-    reading = model.attend(recurrence(model.encoder, projected, lengths), lengths)
+    states, _, _ = recurrence(model.encoder, projected, packing_of(lengths, ids.device))
+    reading = model.attend(states, lengths)
     loss = F.binary_cross_entropy_with_logits(reading.score, labels, reduction="sum")
     (gradient,) = torch.autograd.grad(loss, projected)
     with torch.no_grad():

@@ -14,7 +14,7 @@ from attention_dynamics.files import read_json, write_json
 from attention_dynamics.logs import load_logs
 from attention_dynamics.pickles import load_pickle
 from attention_dynamics.ragged import Ragged
-from attention_dynamics.recurrent import bidirectional_lstm
+from attention_dynamics.recurrent import lstm_states
 
 FOLDER = "models/small/h_dim=6,b_size=8,seed=20,normal"
 
@@ -116,7 +116,7 @@ def test_delta_is_the_derivative_by_a_gate(classification):
     def loss(token: int, scale: float) -> float:
         embedded = model.embedding(ids).detach().clone()
         embedded[token] *= scale
-        states = bidirectional_lstm(model.encoder, embedded, lengths)
+        states, _ = lstm_states(model.encoder, embedded, lengths)
         score = model.attend(states, lengths).score
         bce = torch.nn.functional.binary_cross_entropy_with_logits
         return bce(score, labels, reduction="sum").item()
