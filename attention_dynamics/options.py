@@ -1,6 +1,7 @@
 """The command line of a script: its docstring is its help, its errors are one line."""
 
 import argparse
+import sys
 from typing import NoReturn
 
 
@@ -12,3 +13,36 @@ class _Parser(argparse.ArgumentParser):
 def script_parser(description: str) -> argparse.ArgumentParser:
     """A parser whose help begins with the script's docstring, kept as it is written."""
     return _Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def count(text: str) -> int:
+    """The type of an option that counts things: a whole number from 1 to 1e9."""
+    if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) <= 10**9:
+        raise argparse.ArgumentTypeError(f"must be at least 1 (and at most 1e9), not {text}")
+    return int(text)
+
+
+def step_list(text: str) -> list[int]:
+    """The type of ``--custom_saves``: steps written as 0,10,50."""
+    try:
+        steps = [int(step) for step in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"steps look like 0,10,50, not {text!r}") from None
+    if min(steps) < 0:
+        raise argparse.ArgumentTypeError(f"a step cannot be negative: {min(steps)}")
+    return steps
+
+
+def steps_to_save(steps: int, save_every: int, custom_saves: list[int] | None) -> list[int]:
+    """The steps below ``steps`` that keep a checkpoint, rising; the last one always does.
+
+    Custom ones beyond the last step are left out, with a note on stderr.
+    """
+    beyond = [step for step in custom_saves or [] if step >= steps]
+    if beyond:
+        print(
+            f"note: --custom_saves {','.join(map(str, beyond))} lie beyond the last step, "
+            f"{steps - 1}",
+            file=sys.stderr,
+        )
+    return sorted({*range(0, steps, save_every), steps - 1, *(custom_saves or [])} - {*beyond})

@@ -53,6 +53,16 @@ class Ragged:
         within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return np.repeat(self.offsets[rows], lengths) + within
 
+    def take(self, rows) -> "Ragged":
+        """Some rows, in the order named."""
+        rows = np.asarray(rows, dtype=np.int64)
+        return Ragged(self.values[self.places(rows)], offsets_of(self.lengths[rows]))
+
+    def join(self, other: "Ragged") -> "Ragged":
+        """These rows, then those of ``other``."""
+        values = np.concatenate([self.values, other.values])
+        return Ragged(values, np.concatenate([self.offsets, self.offsets[-1] + other.offsets[1:]]))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -63,3 +73,17 @@ class Ragged:
 def offsets_of(lengths) -> np.ndarray:
     """``(rows + 1,)`` int64 offsets of rows with these lengths."""
     return np.concatenate([[0], np.cumsum(np.fromiter(lengths, dtype=np.int64))]).astype(np.int64)
+
+
+def batches_by_length(lengths: np.ndarray, most_rows: int, most_values: int) -> list[np.ndarray]:
+    """The rows, longest first, in batches of at most ``most_rows``.
+
+    A batch padded to its longest row holds at most ``most_values`` (or is a single row).
+    """
+    order = np.argsort(lengths, kind="stable")[::-1]
+    batches, start = [], 0
+    while start < len(order):
+        size = max(1, min(most_rows, most_values // int(lengths[order[start]])))
+        batches.append(order[start : start + size])
+        start += size
+    return batches

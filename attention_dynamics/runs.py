@@ -8,6 +8,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy
@@ -55,7 +56,10 @@ def log_config_path(dataset: str) -> Path:
 
 
 def read_config(path: str | os.PathLike, required: tuple[str, ...]) -> dict:
-    """A model config: every required key is there and positive (InputError names what is not)."""
+    """A model config: the required keys, each a whole number above 0; ``dropout`` from 0 below 1.
+
+    Raises InputError that names what is missing or wrong.
+    """
     config = read_json(path, "config")
     if not isinstance(config, dict):
         raise InputError(f"config {path} must be a JSON object with the keys {', '.join(required)}")
@@ -66,7 +70,12 @@ def read_config(path: str | os.PathLike, required: tuple[str, ...]) -> dict:
         )
     for key in required:
         number = config[key]
-        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 10**6:
+        if key == "dropout":
+            if type(number) not in (int, float) or not 0 <= number < 1:
+                raise InputError(
+                    f"config {path}: dropout must be from 0 to below 1, not {number!r}"
+                )
+        elif type(number) is not int or not 1 <= number <= 10**6:
             raise InputError(
                 f"config {path}: {key} must be a whole number above 0 (at most 1e6), not {number!r}"
             )
@@ -139,6 +148,38 @@ def load_checkpoint(path: Path, model: nn.Module) -> None:
                 "model that config and data describe; use the config and data it was trained with"
             )
     model.load_state_dict(state)
+
+
+def checkpoints_of(
+    config_path: Path, entries: list[dict], folder_of: Callable, checksum: str, command_of: Callable
+) -> list[Path]:
+    """The checkpoint of each entry of a log config.
+
+    Args:
+        config_path: the log config.
+        entries: its entries.
+        folder_of: entry -> the folder of its run.
+        checksum: of the data that is there now.
+        command_of: (entry, the iterations that the log config lists of its run) -> the command that
+            trains it.
+
+    Raises InputError naming all that are missing, or a run that was trained on other data.
+    """
+    paths, missing, folders = [], [], set()
+    for entry in entries:
+        folder = folder_of(entry)
+        path = checkpoint_path(folder, entry["iteration"])
+        if folder not in folders:
+            check_trained_on(folder, checksum)
+            folders.add(folder)
+        paths.append(path)
+        if not path.exists():
+            same_run = [e["iteration"] for e in entries if e["name"] == entry["name"]]
+            overwrite = " --overwrite" if folder.exists() else ""
+            missing.append((path, command_of(entry, same_run) + overwrite))
+    if missing:
+        raise missing_checkpoints_error(missing, config_path)
+    return paths
 
 
 def missing_checkpoints_error(

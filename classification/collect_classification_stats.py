@@ -22,7 +22,7 @@ from tqdm import tqdm
 from attention_dynamics.agreement import METRICS
 from attention_dynamics.errors import run_script
 from attention_dynamics.files import check_writable, write_pickle
-from attention_dynamics.options import script_parser
+from attention_dynamics.options import count, script_parser
 from attention_dynamics.results import result_tables, titled
 from attention_dynamics.seeding import seed
 from attention_dynamics.tables import FORMATS
@@ -42,7 +42,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--embed_dim",
-        type=int,
+        type=count,
         default=256,
         help="of the embedding baseline to read (default: %(default)s)",
     )

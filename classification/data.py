@@ -12,7 +12,7 @@ import torch
 from attention_dynamics.errors import InputError
 from attention_dynamics.files import read_json, sha256
 from attention_dynamics.pickles import load_pickle
-from attention_dynamics.ragged import Ragged, offsets_of
+from attention_dynamics.ragged import Ragged, batches_by_length, offsets_of
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
@@ -38,17 +38,11 @@ class Split:
 
     def take(self, examples) -> "Split":
         """The examples with these places, in this order."""
-        examples = np.asarray(examples, dtype=np.int64)
-        offsets = offsets_of(self.ids.lengths[examples])
-        values = self.ids.values[self.ids.places(examples)]
-        return Split(Ragged(values, offsets), self.labels[examples])
+        return Split(self.ids.take(examples), self.labels[np.asarray(examples, dtype=np.int64)])
 
     def join(self, other: "Split") -> "Split":
         """These examples, then those of ``other``."""
-        values = np.concatenate([self.ids.values, other.ids.values])
-        lengths = np.concatenate([self.ids.lengths, other.ids.lengths])
-        labels = np.concatenate([self.labels, other.labels])
-        return Split(Ragged(values, offsets_of(lengths)), labels)
+        return Split(self.ids.join(other.ids), np.concatenate([self.labels, other.labels]))
 
     def batch(self, examples: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Flat token ids (tokens,), lengths (batch,), labels (batch,) float32 of some examples."""
@@ -244,11 +238,4 @@ def sample_train(train: Split, size: int) -> list[int]:
 
 def eval_batches(split: Split) -> list[np.ndarray]:
     """The examples of a split in batches of similar length, at most ~8,000 padded tokens each."""
-    order = np.argsort(split.ids.lengths, kind="stable")[::-1]
-    batches = []
-    start = 0
-    while start < len(order):
-        size = max(1, min(_EVAL_SENTENCES, _EVAL_TOKENS // int(split.ids.lengths[order[start]])))
-        batches.append(order[start : start + size])
-        start += size
-    return batches
+    return batches_by_length(split.ids.lengths, _EVAL_SENTENCES, _EVAL_TOKENS)

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from attention_dynamics.devices import add_device_options, choose_device
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.files import write_pickle
-from attention_dynamics.options import script_parser
+from attention_dynamics.options import count, script_parser
 from attention_dynamics.runs import embedding_beta_path, output_is_current, record_output
 from attention_dynamics.seeding import seed, set_seed
 
@@ -32,17 +32,20 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
     parser.add_argument(
-        "--bsize", type=int, default=64, help="sentences in a batch (default: %(default)s)"
+        "--bsize", type=count, default=64, help="sentences in a batch (default: %(default)s)"
     )
     parser.add_argument(
-        "--epochs", type=int, default=30, help="the paper's grid: 60 (default: %(default)s)"
+        "--epochs", type=count, default=30, help="the paper's grid: 60 (default: %(default)s)"
     )
     parser.add_argument(
-        "--embed_dim", type=int, default=256, help="width of the embeddings (default: %(default)s)"
+        "--embed_dim",
+        type=count,
+        default=256,
+        help="width of the embeddings (default: %(default)s)",
     )
     parser.add_argument(
         "--test_set_size",
-        type=int,
+        type=count,
         default=4000,
         help="the epoch is chosen on this many first test examples (default: %(default)s)",
     )
@@ -55,11 +58,6 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser.add_argument("--overwrite", action="store_true", help="train again what is up to date")
     add_device_options(parser)
     args = parser.parse_args(argv)
-    for name in ("bsize", "epochs", "embed_dim", "test_set_size"):
-        if not 1 <= getattr(args, name) <= 10**9:
-            parser.error(
-                f"--{name} must be at least 1 (and at most 1e9), not {getattr(args, name)}"
-            )
     if not 0 < args.lr < float("inf"):
         parser.error(f"--lr must be above 0, not {args.lr}")
     return args

@@ -10,10 +10,11 @@ outputs/{dataset}_logs.json says how the dump came about; a dump that is up to d
 """
 
 import argparse
+import functools
 import sys
 
 import numpy as np
-from data import Dataset, canonical_name, eval_batches, load_dataset, sample_train
+from data import canonical_name, eval_batches, load_dataset, sample_train
 from models import CONFIG_KEYS, AttentionClassifier, influence, projected_words
 from tqdm import tqdm
 
@@ -21,14 +22,12 @@ from attention_dynamics.devices import add_device_options, choose_device, peak_m
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.files import sha256, write_pickle
 from attention_dynamics.logs import Logs, published_layout, save_logs
-from attention_dynamics.options import script_parser
+from attention_dynamics.options import count, script_parser
 from attention_dynamics.runs import (
-    check_trained_on,
-    checkpoint_path,
+    checkpoints_of,
     load_checkpoint,
     log_config_path,
     logs_path,
-    missing_checkpoints_error,
     output_is_current,
     read_config,
     read_log_config,
@@ -47,7 +46,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--test_set_size",
-        type=int,
+        type=count,
         default=4000,
         help="test examples, and as many training examples, to dump (default: %(default)s)",
     )
@@ -59,39 +58,17 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     parser.add_argument("--overwrite", action="store_true", help="dump again what is up to date")
     add_device_options(parser)
-    args = parser.parse_args(argv)
-    if args.test_set_size < 1:
-        parser.error(f"--test_set_size must be at least 1, not {args.test_set_size}")
-    return args
+    return parser.parse_args(argv)
 
 
-def checkpoints_of(dataset: Dataset, config_path: str, config: dict, entries: list[dict]) -> list:
-    """The checkpoint path of each log config entry.
-
-    Raises InputError naming all that are missing, or a run that was trained on other data.
-    """
-    dataset, checksum = dataset.name, dataset.checksum
-    paths, missing, folders = [], [], set()
-    for entry in entries:
-        folder = run_folder(dataset, config, entry["seed"], entry["uniform"])
-        path = checkpoint_path(folder, entry["iteration"])
-        if folder not in folders:
-            check_trained_on(folder, checksum)
-            folders.add(folder)
-        paths.append(path)
-        if not path.exists():
-            same_run = [e["iteration"] for e in entries if e["name"] == entry["name"]]
-            command = (
-                f"python train_classifier.py --dataset {dataset} --seed {entry['seed']} "
-                f"--steps {max(same_run) + 1} --custom_saves {','.join(map(str, same_run))}"
-                + (" --uniform" if entry["uniform"] else "")
-                + (f" --config {config_path}" if config_path != DEFAULT_CONFIG else "")
-                + (" --overwrite" if folder.exists() else "")
-            )
-            missing.append((path, command))
-    if missing:
-        raise missing_checkpoints_error(missing, log_config_path(dataset))
-    return paths
+def train_command(args, entry: dict, iterations: list[int]) -> str:
+    """The command that makes the checkpoints of a run at ``iterations``."""
+    return (
+        f"python train_classifier.py --dataset {args.dataset} --seed {entry['seed']} "
+        f"--steps {max(iterations) + 1} --custom_saves {','.join(map(str, iterations))}"
+        + (" --uniform" if entry["uniform"] else "")
+        + (f" --config {args.config}" if args.config != DEFAULT_CONFIG else "")
+    )
 
 
 def dump(model: AttentionClassifier, split, device) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -122,7 +99,13 @@ def main(argv=None) -> None:
     config = read_config(args.config, CONFIG_KEYS)
     entries = read_log_config(log_config_path(args.dataset))
     dataset = load_dataset(args.dataset)
-    paths = checkpoints_of(dataset, args.config, config, entries)
+    paths = checkpoints_of(
+        log_config_path(args.dataset),
+        entries,
+        lambda entry: run_folder(args.dataset, config, entry["seed"], entry["uniform"]),
+        dataset.checksum,
+        functools.partial(train_command, args),
+    )
     settings = {
         "dataset": args.dataset,
         "data": dataset.checksum,

@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from attention_dynamics.errors import run_script
 from attention_dynamics.files import write_pickle
-from attention_dynamics.options import script_parser
+from attention_dynamics.options import count, script_parser
 from attention_dynamics.runs import logistic_beta_path, output_is_current, record_output
 
 INVERSE_STRENGTHS = (
@@ -35,15 +35,12 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
     parser.add_argument(
         "--test_set_size",
-        type=int,
+        type=count,
         default=4000,
         help="C is chosen on this many first test examples (default: %(default)s)",
     )
     parser.add_argument("--overwrite", action="store_true", help="fit again what is up to date")
-    args = parser.parse_args(argv)
-    if args.test_set_size < 1:
-        parser.error(f"--test_set_size must be at least 1, not {args.test_set_size}")
-    return args
+    return parser.parse_args(argv)
 
 
 def word_shares(split: Split, vocab: int) -> csr_array:

@@ -25,7 +25,7 @@ from planted import planted_mask
 from attention_dynamics.agreement import METRICS
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.figures import LEVELS, plot_dynamics
-from attention_dynamics.options import script_parser
+from attention_dynamics.options import count, script_parser
 from attention_dynamics.pages import choose_examples, examples_at, write_token_page
 from attention_dynamics.seeding import seed
 
@@ -57,7 +57,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--num_examples",
-        type=int,
+        type=count,
         help="sentences on the page, drawn at random, half of each label (default: 12)",
     )
     parser.add_argument(
@@ -65,7 +65,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--embed_dim",
-        type=int,
+        type=count,
         default=256,
         help="of the embedding baseline to read (default: %(default)s)",
     )
@@ -83,8 +83,6 @@ def parse_args(argv=None) -> argparse.Namespace:
         parser.error("--examples names the sentences, so --num_examples has nothing to choose")
     if args.num_examples is None:
         args.num_examples = 12
-    if args.num_examples < 1:
-        parser.error(f"--num_examples must be at least 1, not {args.num_examples}")
     return args
 
 

@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
 from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.options import script_parser
+from attention_dynamics.options import count, script_parser, step_list, steps_to_save
 from attention_dynamics.runs import (
     begin_run,
     checkpoint_path,
@@ -49,7 +49,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
     parser.add_argument(
         "--steps",
-        type=int,
+        type=count,
         default=2000,
         help="updates; the paper's grid: 4000 (default: %(default)s)",
     )
@@ -63,13 +63,13 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--test_set_size",
-        type=int,
+        type=count,
         default=4000,
         help="test accuracy is taken on this many first test examples (default: %(default)s)",
     )
     parser.add_argument(
         "--save_every",
-        type=int,
+        type=count,
         default=250,
         help="steps between checkpoints (default: %(default)s)",
     )
@@ -87,31 +87,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     parser.add_argument("--overwrite", action="store_true", help="train a finished run anew")
     add_device_options(parser)
-    args = parser.parse_args(argv)
-    for name in ("steps", "save_every", "test_set_size"):
-        if not 1 <= getattr(args, name) <= 10**9:
-            parser.error(
-                f"--{name} must be at least 1 (and at most 1e9), not {getattr(args, name)}"
-            )
-    beyond = [step for step in args.custom_saves or [] if step >= args.steps]
-    if beyond:
-        print(
-            f"note: --custom_saves {','.join(map(str, beyond))} lie beyond the last step, "
-            f"{args.steps - 1}",
-            file=sys.stderr,
-        )
-    return args
-
-
-def step_list(text: str) -> list[int]:
-    """Steps written as 0,10,50."""
-    try:
-        steps = [int(step) for step in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"steps look like 0,10,50, not {text!r}") from None
-    if min(steps) < 0:
-        raise argparse.ArgumentTypeError(f"a step cannot be negative: {min(steps)}")
-    return steps
+    return parser.parse_args(argv)
 
 
 def batches(num_examples: int, batch_size: int, steps: int, seed: int):
@@ -178,8 +154,7 @@ def main(argv=None) -> None:
         print(f"{found} of {len(dataset.vocabulary)} embeddings start from word vectors")
     model.to(device)
 
-    saves = {args.steps - 1, *(args.custom_saves or [])}
-    saves.update(range(0, args.steps, args.save_every))
+    saves = steps_to_save(args.steps, args.save_every, args.custom_saves)
     settings = {
         "dataset": args.dataset,
         "data": dataset.checksum,
@@ -187,7 +162,7 @@ def main(argv=None) -> None:
         "uniform": args.uniform,
         "config": config,
         "steps": args.steps,
-        "saves": sorted(step for step in saves if step < args.steps),
+        "saves": saves,
         "test_set_size": args.test_set_size,
         "pretrained_embeddings": args.pretrained_embeddings,
     }

@@ -1,0 +1,38 @@
+"""Token accuracy and perplexity of a translator on sentence pairs (A.2)."""
+
+import math
+
+import numpy as np
+import torch
+from data import Pairs
+from models import AttentionTranslator
+
+from attention_dynamics.ragged import batches_by_length
+
+# Sentences and (padded) target tokens of one batch, at most: the logits over the vocabulary are the
+# largest thing in memory.
+_SENTENCES, _TOKENS = 64, 1024
+
+
+@torch.no_grad()
+def token_scores(
+    model: AttentionTranslator, pairs: Pairs, device: torch.device
+) -> tuple[float, float]:
+    """(accuracy in percent, perplexity) over all targets after <s>, given those before each."""
+    training = model.training
+    model.eval()
+    correct, loss = 0, 0.0
+    for examples in batches_by_length(pairs.trg.lengths, _SENTENCES, _TOKENS):
+        batch = pairs.batch(np.sort(examples)).to(device)
+        logits = model(batch)  # (trg_tokens, vocab)
+        right = logits.gather(1, batch.targets[:, None]).squeeze(1)
+        loss += float((logits.logsumexp(dim=1) - right).double().sum())
+        correct += int((logits.argmax(dim=1) == batch.targets).sum())
+    model.train(training)
+    return percent_and_perplexity(correct, loss, int((pairs.trg.lengths - 1).sum()))
+
+
+def percent_and_perplexity(correct: int, loss: float, num_targets: int) -> tuple[float, float]:
+    """Accuracy in percent and exp(mean loss); inf where a float cannot hold it."""
+    mean = loss / num_targets
+    return 100 * correct / num_targets, math.exp(mean) if mean < 700 else math.inf

@@ -1,0 +1,264 @@
+"""The translator of method A.2: LSTM encoder and decoder, one attention head, the KTIW probe β."""
+
+from typing import NamedTuple
+
+import torch
+from data import Batch
+from torch import nn
+from torch.nn import functional as F
+
+from attention_dynamics.recurrent import (
+    State,
+    input_bias,
+    input_projection,
+    lstm_states,
+    pull_back,
+)
+
+CONFIG_KEYS = ("hidden_dim", "dropout", "num_layers", "batch_size")
+
+# Rows of (target, source) pairs whose probabilities over the vocabulary are in memory at once.
+_PAIRS_AT_ONCE = 512
+
+
+class AttentionTranslator(nn.Module):
+    """log p(y_t) = log softmax(W relu(F [d_t; P c_t])), c_t = Σ_s α_ts e_s (A.2).
+
+    Sentences are flat: the tokens of a batch one after another, with their lengths beside them.
+    """
+
+    def __init__(self, vocab: int, config: dict, uniform: bool):
+        """A model over ``vocab`` pieces, dimensions from ``config``; α is 1/n if ``uniform``."""
+        super().__init__()
+        hidden, layers = config["hidden_dim"], config["num_layers"]
+        dropout = config["dropout"] if layers > 1 else 0.0  # it acts between layers
+        self.uniform = uniform
+        self.embedding = nn.Embedding(vocab, hidden)
+        self.encoder_lstm = nn.LSTM(hidden, hidden, layers, dropout=dropout, bidirectional=True)
+        self.decoder_lstm = nn.LSTM(hidden, hidden, layers, dropout=dropout)
+        self.extra_ff = nn.Linear(2 * hidden, hidden)
+        self.hidden2vocab = nn.Linear(hidden, vocab)
+        self.attn_lin = nn.Linear(hidden, 2 * hidden)
+        self.project_enc = nn.Linear(2 * hidden, hidden)
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Logits (trg_tokens, vocab) of every target after <s>, given those before it."""
+        states, initial = self.encode(batch.src, batch.src_lengths)
+        decoded = self.decode(batch.inputs, batch.trg_lengths, initial)
+        context = self.contexts(decoded, states, batch.src_lengths, batch.trg_lengths)
+        return self.hidden2vocab(self.combine(decoded, context))
+
+    def encode(self, src: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, State]:
+        """e (src_tokens, 2 * hidden), and the decoder's first (h, c), each (layer, batch, hidden).
+
+        Args:
+            src: piece ids (src_tokens,).
+            lengths: (batch,) on the CPU.
+        """
+        states, last = lstm_states(self.encoder_lstm, *self._distinct(src, lengths))
+        return states, _mean_over_directions(last)
+
+    def decode(self, inputs: torch.Tensor, lengths: torch.Tensor, initial: State) -> torch.Tensor:
+        """d (trg_tokens, hidden) of input ids (trg_tokens,) in sentences of ``lengths``."""
+        return lstm_states(self.decoder_lstm, *self._distinct(inputs, lengths), initial)[0]
+
+    def _distinct(self, ids: torch.Tensor, lengths: torch.Tensor):
+        words, tokens = ids.unique(return_inverse=True)
+        return self.embedding(words), lengths, tokens  # each distinct piece once
+
+    def query(self, decoded: torch.Tensor) -> torch.Tensor:
+        """q (..., 2 * hidden); zero, so that all scores are 0, if the attention is uniform."""
+        if self.uniform:
+            return decoded.new_zeros(*decoded.shape[:-1], 2 * decoded.shape[-1])
+        return self.attn_lin(decoded)
+
+    def contexts(self, decoded, states, src_lengths, trg_lengths) -> torch.Tensor:
+        """Σ_s α_ts e_s (trg_tokens, 2 * hidden), without the α in memory."""
+        keys = padded(states, src_lengths)  # (batch, src_len, 2 * hidden)
+        queries = padded(self.query(decoded), trg_lengths)  # (batch, trg_len, 2 * hidden)
+        mask = real_places(src_lengths).to(keys.device)[:, None, :]  # (batch, 1, src_len)
+        context = F.scaled_dot_product_attention(queries, keys, keys, attn_mask=mask, scale=1.0)
+        return flat(context, trg_lengths)
+
+    def alpha(self, decoded, states, src_lengths, trg_lengths) -> torch.Tensor:
+        """α (batch, trg_len, src_len), padded; rows sum to 1 over the real source tokens."""
+        keys = padded(states, src_lengths)
+        scores = padded(self.query(decoded), trg_lengths) @ keys.transpose(1, 2)
+        mask = real_places(src_lengths).to(keys.device)[:, None, :]
+        return scores.masked_fill(~mask, -torch.inf).softmax(dim=2)
+
+    def combine(self, decoded: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        """o = relu(F [d; P c]) (..., hidden), from d (..., hidden) and c (..., 2 * hidden)."""
+        return F.relu(self.extra_ff(torch.cat([decoded, self.project_enc(context)], dim=-1)))
+
+
+def _mean_over_directions(last: State) -> State:
+    return tuple(part.unflatten(0, (-1, 2)).mean(dim=1) for part in last)
+
+
+def real_places(lengths: torch.Tensor) -> torch.Tensor:
+    """(batch, longest) bool on the CPU: which places of padded sequences hold a token."""
+    return torch.arange(int(lengths.max())) < lengths.unsqueeze(1)
+
+
+def padded(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Flat rows (tokens, features) as (batch, longest, features), filled up with 0."""
+    batch, longest = len(lengths), int(lengths.max())
+    places = real_places(lengths).flatten().nonzero().squeeze(1).to(values.device)
+    empty = values.new_zeros(batch * longest, values.shape[1])
+    return empty.index_copy(0, places, values).view(batch, longest, -1)
+
+
+def flat(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """The opposite of :func:`padded`."""
+    places = real_places(lengths).flatten().nonzero().squeeze(1).to(values.device)
+    return values.flatten(0, 1).index_select(0, places)
+
+
+class Reading(NamedTuple):
+    """What a model makes of a batch in evaluation.
+
+    Attributes:
+        log_prob: (trg_tokens,) of each correct target.
+        correct: (trg_tokens,) bool, whether it is the most probable one.
+        alpha, beta: (pairs,) a row of source tokens for each target, sentence by sentence: the
+            layout of the logs.
+        grad: Δ (pairs,), or None when not asked for.
+    """
+
+    log_prob: torch.Tensor
+    correct: torch.Tensor
+    alpha: torch.Tensor
+    beta: torch.Tensor
+    grad: torch.Tensor | None
+
+
+class _Pairs(NamedTuple):
+    """All (target, source) token pairs of the sentences of a batch, in the layout of the logs.
+
+    Attributes:
+        target, source: (pairs,) flat token of each.
+        src_len: (trg_tokens,) pairs of each target, on the CPU.
+    """
+
+    target: torch.Tensor
+    source: torch.Tensor
+    src_len: torch.Tensor
+
+
+def _pairs_of(batch: Batch) -> _Pairs:
+    src_len = batch.src_lengths.repeat_interleave(batch.trg_lengths)
+    first = batch.src_lengths.cumsum(0) - batch.src_lengths
+    first = first.repeat_interleave(batch.trg_lengths)  # (trg_tokens,)
+    target = torch.repeat_interleave(src_len)
+    within = torch.arange(len(target)) - (src_len.cumsum(0) - src_len)[target]
+    device = batch.src.device
+    return _Pairs(target.to(device), (first[target] + within).to(device), src_len)
+
+
+@torch.no_grad()
+def read(model: AttentionTranslator, batch: Batch, with_grad: bool) -> Reading:
+    """α, β and, if ``with_grad``, Δ of a batch (A.2), by a model in evaluation mode.
+
+    β_ts is the log-probability of the correct target if all attention sat on s. Δ_ts is minus
+    d(-log p(y_t))/dgate_s, where each source embedding is multiplied by a gate of 1.
+    """
+    traces = ([], []) if with_grad else (None, None)
+    src_tokens = model._distinct(batch.src, batch.src_lengths)
+    states, last = lstm_states(model.encoder_lstm, *src_tokens, trace=traces[0])
+    initial = _mean_over_directions(last)
+    inputs = model._distinct(batch.inputs, batch.trg_lengths)
+    decoded, _ = lstm_states(model.decoder_lstm, *inputs, initial, traces[1])
+    pairs = _pairs_of(batch)
+    all_alpha = model.alpha(decoded, states, batch.src_lengths, batch.trg_lengths)
+    real = real_places(batch.src_lengths)[:, None, :] & real_places(batch.trg_lengths)[:, :, None]
+    alpha = all_alpha[real.to(all_alpha.device)]
+    context = flat(all_alpha @ padded(states, batch.src_lengths), batch.trg_lengths)
+    combined = model.combine(decoded, context)
+    log_probs = model.hidden2vocab(combined).log_softmax(dim=1)  # (trg_tokens, vocab)
+    log_prob = log_probs.gather(1, batch.targets[:, None]).squeeze(1)
+    correct = log_probs.argmax(dim=1) == batch.targets
+    beta = _beta(model, batch.targets, decoded, states, pairs)
+    grad = None
+    if with_grad:
+        of_combined = model.hidden2vocab.weight[batch.targets]
+        of_combined -= log_probs.exp_() @ model.hidden2vocab.weight
+        of_combined *= combined > 0
+        of_decoded, of_context = (of_combined @ model.extra_ff.weight).chunk(2, dim=1)
+        of_context = of_context @ model.project_enc.weight  # (trg_tokens, 2 * hidden)
+        of_states, of_query = _through_attention(
+            model, of_context, decoded, states, all_alpha, alpha, pairs, batch
+        )
+        if of_query is not None:
+            of_decoded = of_decoded + of_query @ model.attn_lin.weight
+        grad = _gate_gradients(model, batch, traces, of_decoded, of_states, pairs)
+    return Reading(log_prob, correct, alpha, beta, grad)
+
+
+def _beta(model: AttentionTranslator, targets, decoded, states, pairs: _Pairs) -> torch.Tensor:
+    """β (pairs,): F [d; P e] is a sum of two parts, each computed once per token."""
+    by_target, by_source = model.extra_ff.weight.chunk(2, dim=1)
+    from_target = F.linear(decoded, by_target, model.extra_ff.bias)  # (trg_tokens, hidden)
+    from_source = F.linear(model.project_enc(states), by_source)  # (src_tokens, hidden)
+    weight, bias = model.hidden2vocab.weight, model.hidden2vocab.bias
+    beta = decoded.new_empty(len(pairs.target))
+    parts = (values.split(_PAIRS_AT_ONCE) for values in (pairs.target, pairs.source, beta))
+    for target, source, out in zip(*parts, strict=True):
+        combined = F.relu(from_target[target] + from_source[source])  # (rows, hidden)
+        logits = F.linear(combined, weight, bias)  # (rows, vocab)
+        correct = logits.gather(1, targets[target][:, None]).squeeze(1)
+        torch.sub(correct, logits.logsumexp(dim=1), out=out)
+    return beta
+
+
+def _through_attention(
+    model: AttentionTranslator, of_context, decoded, states, all_alpha, alpha, pairs: _Pairs, batch
+):
+    """The gradients of e (pairs, 2 * hidden), apart for each target, and of q (or None)."""
+    of_states = alpha[:, None] * of_context[pairs.target]
+    if model.uniform:
+        return of_states, None
+    keys = padded(states, batch.src_lengths)
+    of_alpha = padded(of_context, batch.trg_lengths) @ keys.transpose(1, 2)
+    of_scores = all_alpha * (of_alpha - (all_alpha * of_alpha).sum(dim=2, keepdim=True))
+    real = real_places(batch.src_lengths)[:, None, :] & real_places(batch.trg_lengths)[:, :, None]
+    of_score = of_scores[real.to(of_scores.device)]  # (pairs,)
+    of_states += of_score[:, None] * model.query(decoded)[pairs.target]
+    return of_states, flat(of_scores @ keys, batch.trg_lengths)
+
+
+def _gate_gradients(model, batch: Batch, traces, of_decoded, of_states, pairs: _Pairs):
+    """Δ (pairs,): a replica of the sentence for each target, all pulled back at once.
+
+    A gate g_s on the embedding x_s acts through z_s = W x_s g_s + b alone, so that d/dg_s is the
+    inner product of d/dz_s with z_s - b.
+
+    Args:
+        model: the model.
+        batch: the sentences.
+        traces: of the encoder and of the decoder.
+        of_decoded: (trg_tokens, hidden) gradients of d_t, of each target's own log-probability.
+        of_states: (pairs, 2 * hidden) those of e_s.
+        pairs: as of the batch.
+    """
+    device, layers = of_decoded.device, model.decoder_lstm.num_layers
+    # The replica of target t reads the decoder's tokens 0..t.
+    length = torch.cat([torch.arange(1, n + 1) for n in batch.trg_lengths])  # (trg_tokens,)
+    first = torch.arange(len(length)) - length + 1
+    replica = torch.repeat_interleave(length)
+    rows = first[replica] + torch.arange(len(replica)) - (length.cumsum(0) - length)[replica]
+    of_last = of_decoded.new_zeros(layers, *of_decoded.shape)
+    of_last[-1] = of_decoded
+    of_last = (of_last, torch.zeros_like(of_last))
+    _, of_initial = pull_back(
+        model.decoder_lstm, traces[1], rows.to(device), length, grad_last=of_last
+    )
+    # It started from the mean over directions of the encoder's last states.
+    of_last = tuple(part.repeat_interleave(2, dim=0) / 2 for part in of_initial)
+    of_projected, _ = pull_back(
+        model.encoder_lstm, traces[0], pairs.source, pairs.src_len, of_states, of_last
+    )
+    words, place = batch.src.unique(return_inverse=True)
+    projected = input_projection(model.encoder_lstm, model.embedding(words))
+    projected -= input_bias(model.encoder_lstm)
+    return torch.linalg.vecdot(of_projected, projected[place[pairs.source]])

@@ -1,0 +1,160 @@
+"""Train one translator and keep its checkpoints (method A.2).
+
+    python train_translation.py --seed 20 --dataset multi30k --epochs 20 --save_every 2000 \\
+        --custom_saves 0,50,100,500,1000,1500
+
+Reads the sentence pairs in data/ (the shared sentencepiece vocabulary of 8000 pieces is trained when
+it is not there). Writes checkpoints, each a plain state_dict as it was BEFORE the update of its step
+(the last one after it); "model", that of the epoch with the best validation token accuracy; and
+run.json, which says how they came about, to
+models/{dataset}/h_dim={h},dropout={d},b_size={bs},seed={seed},{normal|uniform}/. A finished run is
+left alone; --overwrite trains it anew.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+
+import numpy as np
+import torch
+from data import load_dataset
+from evaluation import token_scores
+from models import CONFIG_KEYS, AttentionTranslator
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
+from attention_dynamics.errors import run_script
+from attention_dynamics.options import count, script_parser, step_list, steps_to_save
+from attention_dynamics.runs import (
+    begin_run,
+    checkpoint_path,
+    finish_run,
+    read_config,
+    run_folder,
+    save_checkpoint,
+)
+from attention_dynamics.seeding import seed, set_seed
+
+
+def parse_args(argv=None) -> argparse.Namespace:
+    parser = script_parser(__doc__)
+    parser.add_argument(
+        "--seed", type=seed, required=True, help="of weights, dropout and data order"
+    )
+    parser.add_argument("--dataset", required=True, help="name in data/, such as multi30k or toy")
+    parser.add_argument(
+        "--epochs",
+        type=count,
+        default=20,
+        help="passes over the training pairs; the paper's grid: 20 to 40 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--uniform",
+        action="store_true",
+        help="freeze the attention uniform (the run that gives β^uf)",
+    )
+    parser.add_argument(
+        "--config", default="configs/model.json", help="model config (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--save_every",
+        type=count,
+        default=250,
+        help="steps between checkpoints (default: %(default)s; the grid: 2000)",
+    )
+    parser.add_argument(
+        "--custom_saves",
+        type=step_list,
+        default=None,
+        help="more steps to keep, such as 0,50,100 (default: none)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="train a finished run anew")
+    add_device_options(parser)
+    return parser.parse_args(argv)
+
+
+def main(argv=None) -> None:
+    args = parse_args(argv)
+    set_seed(args.seed)
+    device = choose_device(args.device, args.threads)
+
+    config = read_config(args.config, CONFIG_KEYS)
+    dataset = load_dataset(args.dataset)
+    for split, dropped in dataset.dropped.items():
+        if dropped:
+            print(f"note: {dropped} {split} pair(s) with an empty side are left out")
+
+    model = AttentionTranslator(dataset.vocab, config, args.uniform).to(device)
+
+    batch_size = config["batch_size"]
+    per_epoch = -(-len(dataset.train) // batch_size)
+    steps = args.epochs * per_epoch
+    saves = steps_to_save(steps, args.save_every, args.custom_saves)
+    settings = {
+        "dataset": args.dataset,
+        "data": dataset.checksum,
+        "seed": args.seed,
+        "uniform": args.uniform,
+        "config": config,
+        "epochs": args.epochs,
+        "saves": saves,
+    }
+    folder = run_folder(args.dataset, config, args.seed, args.uniform)
+    if not begin_run(folder, settings, args.overwrite):
+        print(f"{folder} is finished already; --overwrite trains it anew")
+        return
+
+    optimizer = torch.optim.Adam(model.parameters(), fused=device.type != "mps")
+    order = np.random.default_rng(args.seed)  # of the pairs; dropout draws from torch's generator
+    accuracies, perplexities, seconds = [], [], []
+    progress = tqdm(total=steps, unit="step", disable=not sys.stderr.isatty())
+    step = 0
+    for epoch in range(args.epochs):
+        shuffled = order.permutation(len(dataset.train))
+        for start in range(0, len(shuffled), batch_size):
+            if step in saves and step != steps - 1:
+                save_checkpoint(checkpoint_path(folder, step), model)
+            started = time.perf_counter()
+            batch = dataset.train.batch(shuffled[start : start + batch_size]).to(device)
+            loss = F.cross_entropy(model(batch), batch.targets)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+            seconds.append(time.perf_counter() - started)
+            step += 1
+            progress.update()
+        accuracy, perplexity = token_scores(model, dataset.val, device)
+        progress.write(
+            f"epoch {epoch + 1} of {args.epochs}, {step} steps: validation token accuracy "
+            f"{accuracy:.2f}%, perplexity {perplexity:.2f}",
+            file=sys.stdout,
+        )
+        if accuracy > max(accuracies, default=-1):
+            save_checkpoint(folder / "model", model)
+        accuracies.append(accuracy)
+        perplexities.append(perplexity)
+    save_checkpoint(checkpoint_path(folder, steps - 1), model)
+    progress.close()
+
+    results = {
+        "val_acc": accuracies,
+        "val_perplexity": perplexities,
+        "best_epoch": 1 + int(np.argmax(accuracies)),
+        "seconds_per_step": statistics.median(seconds),
+        "training_seconds": sum(seconds),
+        "peak_memory_mb": peak_memory_mb(),
+        "device": device.type,
+        "threads": args.threads,
+    }
+    finish_run(folder, results)
+    print(
+        f"{folder}: {len(saves)} checkpoints, best validation token accuracy {max(accuracies):.2f}% "
+        f"after epoch {results['best_epoch']}, {results['seconds_per_step'] * 1e3:.0f} ms per step, "
+        f"peak memory {results['peak_memory_mb']:.0f} MB"
+    )
+
+
+if __name__ == "__main__":
+    run_script(main)
