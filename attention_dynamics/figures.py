@@ -26,9 +26,10 @@ _LEVELS = {
     "unif": (r"A(\alpha_A, \beta^{uf})", "KTIW of the uniform run", "#D55E00", ()),
     "grad": (r"A(\Delta_A, \beta^{uf})", "gradient influence", "#B8860B", (7, 2)),
     "px": (r"A(\beta^{px}, \beta^{uf})", "bag of embeddings", "#009E73", (4, 2)),
+    "ibm1": (r"A(\beta^{ibm1}, \beta^{uf})", "IBM Model 1", "#882255", (4, 1, 1, 1, 1, 1)),
     "logistic": (r"A(\beta^{lr}, \beta^{uf})", "logistic regression", "#B0589A", (4, 2, 1, 2)),
 }
-LEVELS = ("unif", "grad", "px", "logistic")
+LEVELS = ("unif", "grad", "px", "ibm1", "logistic")
 _ALPHA, _PERF, _CHANCE, _TEXT = "#0072B2", "#333333", "#6b6b6b", "#222222"
 _STYLE = {
     "font.size": 9,
@@ -51,6 +52,7 @@ def plot_dynamics(
     metric: str,
     perf_label: str,
     percent: bool = False,
+    unit: str = "%",
     levels: Sequence[str] = LEVELS,
 ) -> list[Path]:
     """Draw ``result``; write ``{path_stem}.svg``, ``.png`` and ``.csv``; the paths, in this order.
@@ -63,7 +65,8 @@ def plot_dynamics(
         title: one line above the figure.
         metric: the agreement metric of ``result``, for the upper axis.
         perf_label: what ``alpha_perfs`` measures, e.g. "test accuracy", for the lower axis.
-        percent: True when ``alpha_perfs`` are percent already (translation), False for fractions.
+        percent: True when ``alpha_perfs`` run to 100 already (translation), False for fractions.
+        unit: what stands behind a number of ``alpha_perfs`` out of 100; "" for BLEU.
         levels: which ``agr_*`` to draw, where ``result`` has them; see LEVELS, "normal" besides.
     """
     paths = [Path(f"{os.fspath(path_stem)}{suffix}") for suffix in (".svg", ".png", ".csv")]
@@ -75,6 +78,7 @@ def plot_dynamics(
             metric=metric,
             perf_label=perf_label,
             percent=percent,
+            unit=unit,
             levels=levels,
         )
         with whole_file(paths[0]) as stream:
@@ -140,6 +144,7 @@ def draw_dynamics(
     metric: str,
     perf_label: str,
     percent: bool = False,
+    unit: str = "%",
     levels: Sequence[str] = LEVELS,
 ) -> Figure:
     """The figure of :func:`plot_dynamics`, in the current style."""
@@ -164,8 +169,9 @@ def draw_dynamics(
     # Bootstrap over examples, at the iteration of each maximum (statistics.summarise).
     _note(upper, 1.01, 1.055, "bars: 95% intervals over examples", color=_CHANCE)
 
-    height = _draw_perf(lower, iterations, result, perf_label, percent)
-    _mark_xi(upper, lower, iterations, result, percent, taken=height)
+    scale = 1 if percent else 100
+    height = _draw_perf(lower, iterations, result, perf_label, scale, unit)
+    _mark_xi(upper, lower, iterations, result, scale, unit, taken=height)
     _iteration_axis(lower, iterations)
     figure.align_ylabels([upper, lower])
     return figure
@@ -247,15 +253,14 @@ def _apart(heights: np.ndarray, gap: float) -> np.ndarray:
 
 
 def _draw_perf(
-    axes: Axes, iterations: np.ndarray, result: dict, perf_label: str, percent: bool
+    axes: Axes, iterations: np.ndarray, result: dict, perf_label: str, scale: int, unit: str
 ) -> float:
     """The accuracy with its spread; where its label stands, as a fraction of the axes' height."""
-    scale = 1 if percent else 100
     means = scale * np.asarray(result["alpha_perfs"])
     std = scale * np.asarray(result["alpha_perfs_std"])
     axes.fill_between(iterations, means - std, means + std, color=_PERF, alpha=0.15, linewidth=0)
     axes.plot(iterations, means, color=_PERF, linewidth=2, marker="o", markersize=3.5)
-    axes.set_ylabel(f"{perf_label} (%)")
+    axes.set_ylabel(f"{perf_label} ({unit})" if unit else perf_label)
     axes.autoscale_view()
     low, high = axes.get_ylim()
     axes.set_ylim(low, high)
@@ -276,7 +281,8 @@ def _mark_xi(
     lower: Axes,
     iterations: np.ndarray,
     result: dict,
-    percent: bool,
+    scale: int,
+    unit: str,
     taken: float,
 ) -> None:
     """ξ(α, β^uf): a line down from where the α curve first exceeds β^uf to the accuracy there.
@@ -291,7 +297,7 @@ def _mark_xi(
         _note(lower, 1.02, place, text)
         return
     t = iterations[crossing]
-    perf = result["alpha_perfs"][crossing] * (1 if percent else 100)
+    perf = scale * result["alpha_perfs"][crossing]
     for axes in (upper, lower):
         axes.axvline(t, color=colour, linewidth=1, dashes=(1, 1.5), zorder=1)
     diamond = {"marker": "D", "color": colour, "linestyle": "none", "zorder": 4}
@@ -299,7 +305,7 @@ def _mark_xi(
     place_of_key = {"transform": lower.transAxes, "clip_on": False}
     lower.plot(1.03, place + 0.045, markersize=6, **diamond, **place_of_key)
     text = (
-        rf"$\xi$ = {perf:.1f}% at iteration {t:,}:"
+        rf"$\xi$ = {perf:.1f}{unit} at iteration {t:,}:"
         + "\n"
         + r"$\alpha$ first exceeds $A(\alpha_A, \beta^{uf})$"
     )

@@ -133,7 +133,9 @@ def check_texts_apart(figure):
 
 
 # All levels at one height, at the top, at the bottom, and one far outside the curve's range.
-@pytest.mark.parametrize("heights", [(0.6,) * 5, (1.0,) * 5, (0.0,) * 5, (0.1, 0.11, 0.1, 0.9, 1)])
+@pytest.mark.parametrize(
+    "heights", [(0.6,) * 6, (1.0,) * 6, (0.0,) * 6, (0.1, 0.11, 0.1, 0.9, 1, 0.5)]
+)
 def test_labels_do_not_overlap_nor_leave_the_figure(result, heights):
     names = (*LEVELS, "normal")
     levels = {
