@@ -208,14 +208,16 @@ def _read_published(dataset: str, metas: dict, data: list) -> Logs:
     )
     example_offsets = _example_offsets(logs)
     for key in keys:
-        # Δ may be there for some examples only (translation: none of the training sample).
+        # Δ may be there for some examples only.
         values = np.full(logs.num_scores, np.nan, dtype=np.float32)
+        there = False
         for number, example in enumerate(kept):
-            if example.get(key) is not None:
-                values[example_offsets[number] : example_offsets[number + 1]] = np.ravel(
-                    example[key]
-                )
-        logs.arrays[key] = values
+            scores = np.ravel(example.get(key) if example.get(key) is not None else [])
+            if len(scores):  # Δ that was not asked for is an empty list
+                values[example_offsets[number] : example_offsets[number + 1]] = scores
+                there = True
+        if there:
+            logs.arrays[key] = values
     return logs
 
 
@@ -231,10 +233,12 @@ def published_layout(logs: Logs, train_set: list[tuple[list, object]]) -> dict:
     Args:
         logs: what was dumped.
         train_set: (source ids, target) of the whole training set, in the order of its file; the
-        examples
-            outside the sample get ``None`` arrays, as published.
+            examples outside the sample get ``None`` arrays, as published.
     """
     offsets = _example_offsets(logs)
+    # In translation, Δ that was not asked for is an empty list.
+    checkpoints = dict.fromkeys(key[:2] for key in logs.arrays)
+    keys = [(*at, kind) for at in checkpoints for kind in ("alpha", "beta", "grad")]
     dumped = {}
     for split in ("val", "train"):
         for number in logs.examples(split):
@@ -245,14 +249,17 @@ def published_layout(logs: Logs, train_set: list[tuple[list, object]]) -> dict:
                 "split": split,
             }
             length = int(logs.src.lengths[number])
-            for key, values in logs.arrays.items():
-                scores = values[offsets[number] : offsets[number + 1]]
+            for key in keys:
+                if key not in logs.arrays:
+                    example[key] = []
+                    continue
+                scores = logs.arrays[key][offsets[number] : offsets[number + 1]]
                 if isinstance(logs.trg, Ragged):
                     scores = scores.reshape(-1, length)
                 example[key] = None if np.isnan(scores).all() else scores.copy()
             dumped[split, int(logs.index[number])] = example
     data = [example for (split, _), example in dumped.items() if split == "val"]
-    nothing = dict.fromkeys(logs.arrays)
+    nothing = dict.fromkeys(keys)
     for place, (src, trg) in enumerate(train_set):
         outside = {"src": list(src), "trg": trg, "split": "train", **nothing}
         data.append(dumped.get(("train", place), outside))

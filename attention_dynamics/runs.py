@@ -50,6 +50,16 @@ def logistic_beta_path(dataset: str) -> Path:
     return Path("outputs") / f"{dataset}_logistic_beta.pkl"
 
 
+def translation_beta_path(dataset: str, embed_dim: int) -> Path:
+    """Where the embedding baseline of translation, β^px, lies."""
+    return Path("outputs") / f"{dataset}embedding{embed_dim}translation.pkl"
+
+
+def ibm1_beta_path(dataset: str) -> Path:
+    """Where the table of IBM Model 1 lies."""
+    return Path("outputs") / f"{dataset}_ibm1_beta.pkl"
+
+
 def log_config_path(dataset: str) -> Path:
     """The list of checkpoints that eval_dump reads."""
     return Path("configs") / f"{dataset}_log.json"
@@ -83,7 +93,10 @@ def read_config(path: str | os.PathLike, required: tuple[str, ...]) -> dict:
 
 
 def read_log_config(path: str | os.PathLike) -> list[dict]:
-    """The entries ``{"name", "iteration", "seed", "uniform"}`` of a log config, checked."""
+    """The entries ``{"name", "iteration", "seed", "uniform"}`` of a log config, checked.
+
+    ``"calculate_grad"`` (translation) may be left out, and is then False.
+    """
     if not os.path.exists(path):
         raise InputError(
             f"log config {path} does not exist; copy one of configs/*_log.json to it: it lists the "
@@ -92,8 +105,10 @@ def read_log_config(path: str | os.PathLike) -> list[dict]:
     entries = read_json(path, "log config")
     if not isinstance(entries, list) or not entries:
         raise InputError(f"log config {path} must be a list of checkpoints, with one at least")
-    kinds = {"name": str, "iteration": int, "seed": int, "uniform": bool}
+    kinds = {"name": str, "iteration": int, "seed": int, "uniform": bool, "calculate_grad": bool}
     for number, entry in enumerate(entries):
+        if isinstance(entry, dict):
+            entry.setdefault("calculate_grad", False)
         for key, kind in kinds.items():
             if not isinstance(entry, dict) or key not in entry:
                 raise InputError(f"log config {path}: entry {number} lacks the key {key!r}")

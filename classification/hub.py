@@ -1,4 +1,4 @@
-"""The public data sets as the Hugging Face hub has them; the only module that uses the network."""
+"""The public data sets as the Hugging Face hub has them."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from examples import FULL, Example, Findings, note_split, shuffled, split_by_seed, unknown_label
 from sources import restore_ag_news, unescape_treebank
 
-from attention_dynamics.errors import InputError
+from attention_dynamics import hub
 
 
 class _Repository(NamedTuple):
@@ -35,21 +35,8 @@ _CLEAN = {"Furd": unescape_treebank, "AG_News": restore_ag_news}
 
 
 def resolve_revision(dataset: str, revision: str | None) -> str:
-    """The commit of the data set's repository to read: ``revision``, or the newest one now.
-
-    No commit is built in: none could be checked where this was written, and an unchecked one pins
-    nothing. The one that is used is printed and kept in ``about.json``; give it as ``--revision``
-    to get the same bytes again. Either way the row counts are checked against the distribution.
-
-    Raises InputError within seconds when the hub cannot be reached or has no such revision.
-    """
-    from huggingface_hub import HfApi
-
-    repository = _REPOSITORIES[dataset].name
-    try:
-        return HfApi().dataset_info(repository, revision=revision, timeout=10).sha
-    except Exception as error:  # what fails here has a type per HTTP library and version
-        raise _failed(repository, error) from None
+    """The commit of the data set's repository to read: ``revision``, or the newest one now."""
+    return hub.resolve_revision(_REPOSITORIES[dataset].name, revision)
 
 
 def read_hub(dataset: str, revision: str, seed: int, found: Findings) -> Iterator[Example]:
@@ -57,13 +44,8 @@ def read_hub(dataset: str, revision: str, seed: int, found: Findings) -> Iterato
 
     Raises InputError when the download fails or the repository has other columns or labels.
     """
-    import datasets
-
     repository = _REPOSITORIES[dataset]
-    try:
-        splits = datasets.load_dataset(repository.name, revision=revision)
-    except Exception as error:
-        raise _failed(repository.name, error) from None
+    splits = hub.load_splits(repository.name, revision)
     found.expected = FULL[dataset]
     if "test" in splits:
         examples = (e for split in ("train", "test") for e in _rows(repository, splits, split))
@@ -81,13 +63,8 @@ def read_hub(dataset: str, revision: str, seed: int, found: Findings) -> Iterato
 
 def _rows(repository: _Repository, splits, split: str) -> Iterator[Example]:
     where = f"{repository.name} {split}"
-    missing = {*repository.texts, repository.label} - set(splits[split].column_names)
-    if missing:
-        raise InputError(
-            f"{where} has no column {', '.join(sorted(missing))}; it has "
-            f"{', '.join(splits[split].column_names)}: the repository has changed, give an older "
-            "--revision"
-        )
+    wanted = {*repository.texts, repository.label}
+    hub.check_columns(where, splits[split].column_names, wanted)
     for number, row in enumerate(splits[split]):
         value = row[repository.label]
         if value not in repository.labels:
@@ -95,11 +72,3 @@ def _rows(repository: _Repository, splits, split: str) -> Iterator[Example]:
             raise unknown_label(str(value), accepted, where, number)
         if (label := repository.labels[value]) is not None:
             yield Example(split, " ".join(row[column] for column in repository.texts), label)
-
-
-def _failed(repository: str, error: Exception) -> InputError:
-    reason = " ".join(str(error).split())[:160] or type(error).__name__
-    return InputError(
-        f"--download cannot get {repository} from the Hugging Face hub ({reason}); check network "
-        "and --revision, or get the distribution by other means and give it as --source"
-    )

@@ -19,7 +19,7 @@ import argparse
 from pathlib import Path
 
 from data import canonical_name, load_dataset
-from measured import ACCURACIES, load_measured, summarise_measured
+from measured import ACCURACIES, beta_sign, load_measured, summarise_measured
 from planted import planted_mask
 
 from attention_dynamics.agreement import METRICS
@@ -114,7 +114,7 @@ def main(argv=None) -> None:
         logs,
         words.vocabulary,
         examples,
-        measured.beta_sign,
+        beta_sign(measured.logs),
         perf=perf,
         perf_label=PERF_LABELS[perf],
         label_names=LABEL_NAMES.get(args.dataset, ("label 0", "label 1")),

@@ -3,10 +3,10 @@
     python train_translation.py --seed 20 --dataset multi30k --epochs 20 --save_every 2000 \\
         --custom_saves 0,50,100,500,1000,1500
 
-Reads the sentence pairs in data/ (the shared sentencepiece vocabulary of 8000 pieces is trained when
-it is not there). Writes checkpoints, each a plain state_dict as it was BEFORE the update of its step
-(the last one after it); "model", that of the epoch with the best validation token accuracy; and
-run.json, which says how they came about, to
+Reads the sentence pairs in data/ (the shared sentencepiece vocabulary of 8000 pieces is trained
+when it is not there). Writes checkpoints, each a plain state_dict as it was BEFORE the update of
+its step (the last one after it); "model", that of the epoch with the best validation token
+accuracy; and run.json, which says how they came about, to
 models/{dataset}/h_dim={h},dropout={d},b_size={bs},seed={seed},{normal|uniform}/. A finished run is
 left alone; --overwrite trains it anew.
 """
@@ -150,9 +150,10 @@ def main(argv=None) -> None:
     }
     finish_run(folder, results)
     print(
-        f"{folder}: {len(saves)} checkpoints, best validation token accuracy {max(accuracies):.2f}% "
-        f"after epoch {results['best_epoch']}, {results['seconds_per_step'] * 1e3:.0f} ms per step, "
-        f"peak memory {results['peak_memory_mb']:.0f} MB"
+        f"{folder}: {len(saves)} checkpoints, best validation token accuracy "
+        f"{max(accuracies):.2f}% after epoch {results['best_epoch']}, "
+        f"{results['seconds_per_step'] * 1e3:.0f} ms per step, peak memory "
+        f"{results['peak_memory_mb']:.0f} MB"
     )
 
 

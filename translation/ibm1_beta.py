@@ -1,0 +1,133 @@
+"""β^ibm1: the lexical translation table of IBM Model 1 (Brown et al. 1993), beside β^px.
+
+    python ibm1_beta.py --dataset multi30k
+
+A table t(target piece | source piece) that knows nothing of neural nets, trained by expectation
+maximisation on the training pairs: every target piece (</s> included) is aligned with one of the
+source pieces of its sentence (<s> and </s> included: they play the part of the model's empty word),
+all alignments alike before the first iteration. Reads the data, writes
+outputs/{dataset}_ibm1_beta.pkl, a sparse matrix (compressed rows: {"data", "indices", "indptr",
+"shape"}; row = source piece, column = target piece, rows sum to 1), and a .json record with the
+perplexity of the training targets at each iteration.
+"""
+
+import argparse
+import sys
+from itertools import pairwise
+
+import numpy as np
+from data import Pairs, load_dataset
+from scipy.sparse import csr_array
+from tqdm import tqdm
+
+from attention_dynamics.errors import run_script
+from attention_dynamics.files import write_pickle
+from attention_dynamics.options import count, script_parser
+from attention_dynamics.ragged import offsets_of
+from attention_dynamics.runs import ibm1_beta_path, output_is_current, record_output
+
+# Source-target token pairs looked at together.
+_TOKEN_PAIRS = 1 << 22
+
+
+def parse_args(argv=None) -> argparse.Namespace:
+    parser = script_parser(__doc__)
+    parser.add_argument("--dataset", required=True, help="name in data/, such as multi30k or toy")
+    parser.add_argument(
+        "--iterations",
+        type=count,
+        default=10,
+        help="of expectation maximisation (default: %(default)s)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="train again what is up to date")
+    return parser.parse_args(argv)
+
+
+def token_pairs(pairs: Pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every source token beside every target token of its sentence, target after target.
+
+    Returns:
+        src, trg (token pairs,) piece ids; (targets + 1,) offsets of each target's source tokens.
+    """
+    src_len, trg_len = pairs.src.lengths, pairs.trg.lengths - 1
+    sentence = np.repeat(np.arange(len(pairs)), trg_len)  # (targets,)
+    is_target = np.ones(len(pairs.trg.values), dtype=bool)
+    is_target[pairs.trg.offsets[:-1]] = False
+    trg = np.repeat(pairs.trg.values[is_target], src_len[sentence])
+    src = pairs.src.values[pairs.src.places(sentence)]
+    return src, trg, offsets_of(src_len[sentence])
+
+
+def chunks(pairs: Pairs) -> list[Pairs]:
+    """The pairs in parts of about ``_TOKEN_PAIRS`` token pairs."""
+    sizes = np.cumsum(pairs.src.lengths * (pairs.trg.lengths - 1))
+    part = sizes // _TOKEN_PAIRS
+    bounds = np.flatnonzero(np.diff(part, prepend=-1, append=part[-1] + 1))
+    return [pairs.take(range(start, stop)) for start, stop in pairwise(bounds)]
+
+
+def train(pairs: Pairs, vocab: int, iterations: int) -> tuple[csr_array, list[float]]:
+    """The table t (vocab, vocab), sparse; the perplexity of the targets before each update.
+
+    The cells of the table that any sentence uses are numbered in order; each part of the corpus
+    keeps the cell of each of its token pairs.
+    """
+    parts = chunks(pairs)
+    used = np.empty(0, dtype=np.int64)
+    for part in parts:
+        src, trg, _ = token_pairs(part)
+        used = np.union1d(used, src * vocab + trg)
+    cells = []
+    for part in parts:
+        src, trg, rows = token_pairs(part)
+        cells.append((np.searchsorted(used, src * vocab + trg).astype(np.int32), rows))
+    source = used // vocab
+    table = np.full(len(used), 1 / vocab)
+    num_targets = int((pairs.trg.lengths - 1).sum())
+    perplexities = []
+    for _ in tqdm(range(iterations), unit="iteration", disable=not sys.stderr.isatty()):
+        counts, loss = np.zeros(len(used)), 0.0
+        for cell, rows in cells:
+            share = table[cell]  # (token pairs,)
+            total = np.add.reduceat(share, rows[:-1])  # (targets,)
+            lengths = np.diff(rows)
+            loss -= np.log(total / lengths).sum()
+            share /= np.repeat(total, lengths)
+            counts += np.bincount(cell, share, minlength=len(used))
+        table = counts / np.bincount(source, counts)[source]
+        perplexities.append(float(np.exp(loss / num_targets)))
+    indptr = np.searchsorted(source, np.arange(vocab + 1))
+    columns = (used % vocab).astype(np.int32)
+    return csr_array((table.astype(np.float32), columns, indptr), (vocab, vocab)), perplexities
+
+
+def main(argv=None) -> None:
+    args = parse_args(argv)
+    dataset = load_dataset(args.dataset)
+    settings = {
+        "data": dataset.checksum,
+        "dataset": args.dataset,
+        "iterations": args.iterations,
+    }
+    out = ibm1_beta_path(args.dataset)
+    if not args.overwrite and output_is_current(out, settings):
+        print(f"{out} is up to date; --overwrite trains it again")
+        return
+
+    table, perplexities = train(dataset.train, dataset.vocab, args.iterations)
+    content = {
+        "data": table.data,
+        "indices": table.indices,
+        "indptr": table.indptr.astype(np.int64),
+        "shape": table.shape,
+    }
+    write_pickle(out, content)
+    record_output(out, settings, {"training_perplexities": perplexities})
+    print(
+        f"{out}: {table.nnz} pairs of pieces, training perplexity {perplexities[0]:.1f} before, "
+        f"{perplexities[-1]:.1f} at iteration {args.iterations}"
+    )
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,95 @@
+"""What has been measured of a data set, and the baselines laid out beside it."""
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from attention_dynamics.errors import InputError
+from attention_dynamics.logs import Logs
+from attention_dynamics.measured import Baseline, Measured, number_array
+from attention_dynamics.measured import load_measured as load
+from attention_dynamics.ragged import Ragged
+from attention_dynamics.runs import ibm1_beta_path, translation_beta_path
+from attention_dynamics.statistics import summarise
+
+SPLITS = ("val", "train")
+
+
+def performance(split: str, kind: str) -> str:
+    """The name in the logs of token accuracy ("acc") or BLEU ("bleu") on a split."""
+    return f"{split}_{kind}"
+
+
+def summarise_measured(measured: Measured, metric: str, split: str, kind: str, seed: int) -> dict:
+    """``statistics.summarise`` of one split, its gold run also chosen on the other split."""
+    logs = measured.logs
+    if not logs.splits[split]:
+        raise InputError(
+            f"the logs of {logs.dataset} hold no {split} pairs: dump them again with "
+            "eval_dump.py --include_train_subset"
+        )
+    other = performance("train" if split == "val" else "val", kind)
+    return summarise(
+        logs, metric, split, performance(split, kind), other, measured.baselines, seed=seed
+    )
+
+
+def load_measured(dataset: str, embed_dim: int = 256) -> Measured:
+    """The logs of ``dataset``, and β^px and β^ibm1 where they exist.
+
+    Raises InputError when the logs are missing or a baseline belongs to another vocabulary.
+    """
+    px = translation_beta_path(dataset, embed_dim)
+    baselines = {
+        "px": Baseline(px, "embedding_beta.py", _of_matrix),
+        "ibm1": Baseline(ibm1_beta_path(dataset), "ibm1_beta.py", _of_table),
+    }
+    return load(dataset, baselines, _check)
+
+
+def _check(logs: Logs) -> None:
+    if not isinstance(logs.trg, Ragged):
+        raise ValueError("targets must be sentences")
+
+
+def piece_pairs(logs: Logs) -> tuple[np.ndarray, np.ndarray]:
+    """Source and target piece (scores,) of each score of the logs."""
+    is_target = np.ones(len(logs.trg.values), dtype=bool)
+    is_target[logs.trg.offsets[:-1]] = False
+    src_len = logs.src.lengths[logs.row_example]
+    src = logs.src.values[logs.src.places(logs.row_example)]
+    return src, np.repeat(logs.trg.values[is_target], src_len)
+
+
+def _of_matrix(content: object, logs: Logs) -> np.ndarray:
+    beta = number_array(content, 2)
+    _check_vocabulary(beta.shape, logs)
+    return beta[piece_pairs(logs)]
+
+
+def _of_table(content: object, logs: Logs) -> np.ndarray:
+    keys = ("data", "indices", "indptr", "shape")
+    if not isinstance(content, dict) or not set(keys) <= content.keys():
+        raise ValueError("holds no sparse table")
+    data, indices, indptr, shape = (content[key] for key in keys)
+    try:
+        table = csr_array((number_array(data, 1), indices, indptr), shape)
+        table.check_format()
+    except (TypeError, IndexError) as error:
+        raise ValueError(f"holds no sparse table: {error}") from None
+    _check_vocabulary(table.shape, logs)
+    # A pair of pieces that no training sentence holds has the probability 0.
+    src, trg = piece_pairs(logs)
+    rows = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
+    used = rows * table.shape[1] + table.indices  # rising
+    wanted = src.astype(np.int64) * table.shape[1] + trg
+    place = np.searchsorted(used, wanted).clip(max=len(used) - 1)
+    return np.where(used[place] == wanted, table.data[place], 0).astype(np.float32)
+
+
+def _check_vocabulary(shape: tuple[int, ...], logs: Logs) -> None:
+    highest = max(int(logs.src.values.max()), int(logs.trg.values.max()))
+    if min(shape) <= highest:
+        raise ValueError(
+            f"has the shape {tuple(shape)}, but the logs use pieces up to {highest}; it was made "
+            "from other data"
+        )
