@@ -12,13 +12,12 @@ _TITLE = {"markdown": "### {}\n", "latex": "% {}"}
 _LEVELS = ("unif", "px", "ibm1", "logistic", "grad", "normal")
 
 
-def result_tables(results: dict, perf_label: str | dict[str, str], fmt: str) -> str:
+def result_tables(results: dict, perf_label: str, fmt: str) -> str:
     """All results as one text in ``fmt`` (see tables.FORMATS).
 
     Args:
         results: {(dataset, metric, split, perf): what statistics.summarise returned}.
-        perf_label: what ``best_perf`` and ξ are, such as "accuracy"; where ``results`` hold
-            several performances of a split, {perf: what it is}.
+        perf_label: what ``best_perf`` and ξ are, such as "accuracy".
         fmt: csv and json give one long table, a record per number; the others a table of levels and
             one of curves per metric.
     """
@@ -28,10 +27,10 @@ def result_tables(results: dict, perf_label: str | dict[str, str], fmt: str) -> 
     for metric in dict.fromkeys(key[1] for key in results):
         some = {key: result for key, result in results.items() if key[1] == metric}
         blocks.append(titled(f"{metric}: levels", level_rows(some, perf_label), fmt))
-        names = _names(some, perf_label)
+        names = _names(some)
         for key, result in some.items():
             title = f"{metric}: {', '.join(names[key])}, agreement of normal runs with the gold run"
-            blocks.append(titled(title, curve_rows(result, _label(perf_label, key[3])), fmt))
+            blocks.append(titled(title, curve_rows(result, perf_label), fmt))
     return "\n\n".join(blocks)
 
 
@@ -45,29 +44,22 @@ def agreements_of(result: dict) -> list[str]:
     return [name for name in _LEVELS if f"agr_{name}" in result]
 
 
-def _label(perf_label: str | dict[str, str], perf: str) -> str:
-    return perf_label if isinstance(perf_label, str) else perf_label[perf]
-
-
-def _names(results: dict, perf_label: str | dict[str, str]) -> dict[tuple, tuple[str, ...]]:
+def _names(results: dict) -> dict[tuple, tuple[str, ...]]:
     """Key of a result -> data set, split and, where a split has several, its performance."""
     several = len({key[:3] for key in results}) < len(results)
-    shown = {key: key[3] if isinstance(perf_label, str) else perf_label[key[3]] for key in results}
-    return {key: (key[0], key[2], *([shown[key]] if several else [])) for key in results}
+    return {key: (key[0], *key[2 : 4 if several else 3]) for key in results}
 
 
-def level_rows(results: dict, perf_label: str | dict[str, str]) -> list[dict]:
+def level_rows(results: dict, perf_label: str) -> list[dict]:
     """A row per statistic, a column per data set, split and performance (of one metric)."""
-    titles = _names(results, perf_label)
-    columns = {" ".join(titles[key]): result for key, result in results.items()}
+    names_of = _names(results)
+    columns = {" ".join(names_of[key]): result for key, result in results.items()}
     names = [n for n in _LEVELS if any(f"agr_{n}" in result for result in columns.values())]
-    labels = {_label(perf_label, key[3]) for key in results}
-    best = f"best {labels.pop() if len(labels) == 1 else 'performance'} (gold run)"
     rows = [_row(f"agr_{n}", columns, lambda r, n=n: _interval(r, f"agr_{n}")) for n in names]
     rows.append(_row("baseline (shuffle)", columns, lambda r: r["baseline"]))
     rows.append(_row("baseline (exact)", columns, lambda r: r["baseline_exact"]))
     rows += [_row(f"xi_{n}", columns, lambda r, n=n: r.get(f"xi_{n}")) for n in names]
-    rows.append(_row(best, columns, lambda r: r["best_perf"]))
+    rows.append(_row(f"best {perf_label} (gold run)", columns, lambda r: r["best_perf"]))
     rows.append(_row("gold iteration", columns, lambda r: r["gold_iteration"]))
     if any("heldout" in result for result in columns.values()):
         for n in names:
