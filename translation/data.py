@@ -273,7 +273,14 @@ def _json_list(path: Path) -> list[str]:
 
 
 def train_pieces(path: Path, pairs: list[tuple[str, str]], vocab_size: int) -> None:
-    """Train the shared sentencepiece vocabulary on both sides together, and write it to ``path``.
+    """Train the shared sentencepiece vocabulary and write it to ``path``; see make_pieces."""
+    model = make_pieces(path.parent, pairs, vocab_size)
+    with whole_file(path) as stream:
+        stream.write(model)
+
+
+def make_pieces(folder: Path, pairs: list[tuple[str, str]], vocab_size: int) -> bytes:
+    """A shared sentencepiece model, trained on both sides together; ``folder`` is for errors.
 
     Raises InputError when the text is too small for ``vocab_size`` pieces, or has more characters.
     """
@@ -297,17 +304,16 @@ def train_pieces(path: Path, pairs: list[tuple[str, str]], vocab_size: int) -> N
         least = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
         if most:
             raise InputError(
-                f"the training text of {path.parent} gives at most {most[1]} pieces, not "
+                f"the training text of {folder} gives at most {most[1]} pieces, not "
                 f"{vocab_size}: prepare_data.py --vocab_size {most[1]} (or fewer) makes them"
             ) from None
         if least:
             raise InputError(
-                f"the training text of {path.parent} has {least[1]} different characters and "
+                f"the training text of {folder} has {least[1]} different characters and "
                 f"special pieces, more than --vocab_size {vocab_size}: give at least that many"
             ) from None
-        raise InputError(f"no pieces could be trained on {path.parent}: {error}") from None
-    with whole_file(path) as stream:
-        stream.write(model.getvalue())
+        raise InputError(f"no pieces could be trained on {folder}: {error}") from None
+    return model.getvalue()
 
 
 def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:

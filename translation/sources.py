@@ -1,0 +1,380 @@
+"""Sentence pairs from public distributions, from pairs of files, and from the hub.
+
+A reader yields the pairs of each split it finds; sides are stripped, and pairs with an empty side
+dropped (and counted). What cannot be understood is an InputError with file, line, what was found
+and what was expected.
+"""
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+from data import check_counts
+
+from attention_dynamics import hub
+from attention_dynamics.archives import Source
+from attention_dynamics.errors import InputError
+from attention_dynamics.textfiles import text_lines
+
+Pair = tuple[str, str]
+
+
+class Split(NamedTuple):
+    """The (source, target) sentences of a split, and how many were dropped for an empty side."""
+
+    pairs: list[Pair]
+    dropped: int
+
+
+@dataclass
+class Findings:
+    """What came up while reading.
+
+    Attributes:
+        expected: split -> pairs of the complete public distribution; empty when unknown.
+        notes: one sentence each.
+    """
+
+    expected: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+# The complete distributions; iwslt14 as the fairseq preparation cleans it.
+FULL = {"multi30k": {"train": 29000, "val": 1014}, "iwslt14": {"train": 160239, "val": 7283}}
+
+# The files of a distribution have the languages of its data set in their names.
+LANGUAGES = {
+    "multi30k": ("de", "en"),
+    "iwslt14": ("de", "en"),
+    "news_commentary_v14_en_nl": ("en", "nl"),
+    "news_commentary_v14_en_pt": ("en", "pt"),
+    "news_commentary_v14_it_pt": ("it", "pt"),
+}
+
+# Without validation sentences of its own, each 23rd training pair of IWSLT14 is one.
+EVERY = 23
+
+
+def has_validation(dataset: str) -> bool:
+    """Whether :func:`read_source` gives a known data set's validation split."""
+    return dataset in FULL
+
+
+def read_source(dataset: str, source: Source, found: Findings) -> dict[str, Split]:
+    """The splits of a known data set, "train" and perhaps "val", from its public distribution.
+
+    Raises InputError when the source does not look like it, naming what was expected and found.
+    """
+    if dataset == "multi30k":
+        return _multi30k(source, found)
+    if dataset == "iwslt14":
+        return _iwslt14(source, found)
+    return {"train": _news_commentary(dataset, source, found)}
+
+
+def read_files(paths: list[str], option: str) -> Split:
+    """The pairs of two aligned files: lines, or <seg> lines (.xml), or the lines of train.tags.*.
+
+    Raises InputError for files that are not one file each, or not aligned.
+    """
+    sources = [Source(path) for path in paths]
+    for source in sources:
+        if len(source.names) > 1:
+            raise InputError(f"{option} takes two files, but {source.described()}")
+    return _aligned([_read_sides(source, source.names)[0] for source in sources])
+
+
+def split_by_seed(split: Split, val_size: int, seed: int) -> dict[str, Split]:
+    """``val_size`` pairs, drawn by ``seed``, as "val" and the others as "train", both in order."""
+    pairs = split.pairs
+    if val_size >= len(pairs):
+        raise InputError(
+            f"--val_size {val_size:,} leaves no training pair: there are {len(pairs):,}; give a "
+            "smaller one"
+        )
+    drawn = np.zeros(len(pairs), dtype=bool)
+    drawn[np.random.default_rng(seed).permutation(len(pairs))[:val_size]] = True
+    return _divided(split, drawn)
+
+
+def _divided(split: Split, is_val) -> dict[str, Split]:
+    """What was dropped before dividing is counted with the training pairs."""
+    val = [pair for pair, chosen in zip(split.pairs, is_val, strict=True) if chosen]
+    train = [pair for pair, chosen in zip(split.pairs, is_val, strict=True) if not chosen]
+    return {"train": Split(train, split.dropped), "val": Split(val, 0)}
+
+
+# --- The sides of a split: a file each
+
+
+class _Side(NamedTuple):
+    """The sentences of one file; ``keys`` name them where the file does (document, segment)."""
+
+    place: str
+    sentences: list[str]
+    keys: list[tuple[str, str]] | None = None
+
+
+def _read_sides(source: Source, names: list[str]) -> list[_Side]:
+    """The files called ``names``, each read as its name says."""
+    sides = {}
+    for name, stream in source.open_all(names):
+        place, base = source.place(name), name.rpartition("/")[2].lower()
+        if base.endswith(".xml"):
+            sides[name] = _Side(place, *_segments(stream, place))
+        elif base.startswith("train.tags."):
+            lines = (line for line in text_lines(stream, place) if not _TAG_LINE.match(line))
+            sides[name] = _Side(place, list(lines))
+        else:
+            sides[name] = _Side(place, list(text_lines(stream, place)))
+    return [sides[name] for name in names]
+
+
+_TAG_LINE = re.compile(
+    r"\s*</?(url|keywords|speaker|talkid|title|description|reviewer|translator|doc|transcript)\b"
+)
+_DOC = re.compile(r'\s*<doc\b[^>]*\bdocid="([^"]*)"')
+_SEG = re.compile(r'\s*<seg\b[^>]*\bid="([^"]*)"[^>]*>(.*)</seg>\s*$')
+
+
+def _segments(stream: BinaryIO, place: str) -> tuple[list[str], list[tuple[str, str]]]:
+    # By line, as every preparation of these files does: not all of them are well-formed XML.
+    sentences, keys, doc = [], [], ""
+    for number, line in enumerate(text_lines(stream, place), 1):
+        if match := _DOC.match(line):
+            doc = match[1]
+        elif "<seg" in line:
+            match = _SEG.match(line)
+            if not match:
+                raise InputError(
+                    f'{place} line {number} is not <seg id="..."> text </seg>: {line[:60]!r}'
+                )
+            keys.append((doc, match[1]))
+            sentences.append(html.unescape(match[2]))
+    if not sentences:
+        raise InputError(f'{place} holds no line <seg id="..."> text </seg>')
+    return sentences, keys
+
+
+def _aligned(sides: list[_Side]) -> Split:
+    """The pairs of two files; InputError when they are not aligned."""
+    src, trg = sides
+    check_counts((src.place, trg.place), (src.sentences, trg.sentences))
+    if src.keys and trg.keys:
+        for number, (one, other) in enumerate(zip(src.keys, trg.keys, strict=True), 1):
+            if one != other:
+                raise InputError(
+                    f"{src.place} and {trg.place} are not aligned: segment {number} is {one[1]} of "
+                    f"document {one[0]!r} here, {other[1]} of {other[0]!r} there"
+                )
+    return kept(zip(src.sentences, trg.sentences, strict=True))
+
+
+def kept(pairs) -> Split:
+    """The pairs stripped; those with an empty side dropped."""
+    # A lone carriage return would end a line for readers in text mode (torchtext's is one).
+    stripped = [tuple(side.replace("\r", " ").strip() for side in pair) for pair in pairs]
+    full = [pair for pair in stripped if all(pair)]
+    return Split(full, len(stripped) - len(full))
+
+
+# --- Finding files
+
+
+def _real_names(source: Source) -> list[str]:
+    """Names without what operating systems leave in archives (``__MACOSX/``, ``.DS_Store``)."""
+    return [name for name in source.names if not re.search(r"(^|/)(\.|__MACOSX/)", name)]
+
+
+def _one_pair(names: list[str], source: Source, stems: str, languages: Pair) -> list[str] | None:
+    """The files STEM.SRC and STEM.TRG, or None when one of them is not there."""
+    pair = []
+    for language in languages:
+        pattern = re.compile(rf"(^|/)({stems})\.{language}$")
+        matching = [name for name in names if pattern.search(name)]
+        if len(matching) > 1:
+            raise InputError(
+                f"source {source.path} holds more than one such file ({', '.join(matching)}); give "
+                "the folder of one of them"
+            )
+        pair += matching
+    return pair if len(pair) == 2 else None
+
+
+def _unlike(source: Source, dataset: str, expected: str) -> InputError:
+    return InputError(
+        f"source {source.path} does not look like {dataset}: expected {expected}; "
+        f"{source.described()}"
+    )
+
+
+# --- multi30k: {train,val}.{de,en}
+
+
+def _multi30k(source: Source, found: Findings) -> dict[str, Split]:
+    found.expected = FULL["multi30k"]
+    names, splits = _real_names(source), {}
+    for split, stems in (("train", "train"), ("val", "val|valid")):
+        pair = _one_pair(names, source, stems, LANGUAGES["multi30k"])
+        if pair is None:
+            expected = "train.de, train.en, val.de and val.en (.gz or not) of task 1, raw"
+            raise _unlike(source, "multi30k", expected)
+        splits[split] = _aligned(_read_sides(source, pair))
+    return splits
+
+
+# --- iwslt14: tokenised {train,valid}.{de,en}, or train.tags.de-en.{de,en}
+
+
+def _iwslt14(source: Source, found: Findings) -> dict[str, Split]:
+    names = _real_names(source)
+    # The folder that fairseq's script makes holds the text cut by BPE; its tmp/ the text before.
+    before_bpe = [name for name in names if re.search(r"(^|/)tmp/", name)]
+    for some in filter(None, (before_bpe, names)):
+        pairs = [_one_pair(some, source, stem, ("de", "en")) for stem in ("train", "valid|val")]
+        if all(pairs):
+            found.expected = FULL["iwslt14"]
+            train, val = (_without_bpe(_aligned(_read_sides(source, pair))) for pair in pairs)
+            if train.joined or val.joined:
+                found.notes.append("the sides were cut by BPE (@@); their pieces are joined again")
+            return {"train": train.split, "val": val.split}
+    tagged = _one_pair(names, source, r"train\.tags\.de-en", ("de", "en"))
+    if tagged:
+        found.notes.append(
+            f"each {EVERY}rd training pair is validation, as usual; the text is neither tokenised, "
+            "lower-cased nor cleaned, and lines with tags (titles, descriptions) are left out: the "
+            "fairseq preparation, which does and keeps these, has 160,239 and 7,283 pairs"
+        )
+        split = _aligned(_read_sides(source, tagged))
+        return _divided(split, [number % EVERY == 0 for number in range(1, len(split.pairs) + 1)])
+    raise InputError(
+        f"source {source.path} lacks the training text of iwslt14: expected train.{{de,en}} beside "
+        "valid.{de,en} (tokenised: fairseq's tmp/), or train.tags.de-en.{de,en} (original); "
+        f"{source.described()}. To try files you have, such as the tuning and test sets, in its "
+        "place, give them with --train SRC TRG --val SRC TRG"
+    )
+
+
+class _Joined(NamedTuple):
+    split: Split
+    joined: bool
+
+
+def _without_bpe(split: Split) -> _Joined:
+    joined = [tuple(re.sub(r"@@( |$)", "", side) for side in pair) for pair in split.pairs]
+    return _Joined(Split(joined, split.dropped), joined != split.pairs)
+
+
+# --- news-commentary: SRC<TAB>TRG, or two files of lines
+
+
+def _news_commentary(dataset: str, source: Source, found: Findings) -> Split:
+    src, trg = LANGUAGES[dataset]
+    names = _real_names(source)
+    tables = [name for name in names if name.lower().endswith(".tsv")]
+    named = [name for name in tables if re.search(rf"({src}-{trg}|{trg}-{src})\.tsv$", name)]
+    if len(names) == 1:
+        named = names
+    elif not named and len(tables) == 1:
+        named = tables
+    if len(named) > 1:
+        raise InputError(
+            f"source {source.path} holds more than one table ({', '.join(named)}); give one file"
+        )
+    if named:
+        columns = re.search(r"(?:^|[/.])([a-z]{2})-([a-z]{2})\.tsv$", named[0])
+        if columns and {*columns.groups()} != {src, trg}:
+            raise InputError(
+                f"{source.place(named[0])} is named {columns[1]}-{columns[2]}, but {dataset} has "
+                f"{src} and {trg}"
+            )
+        if not columns:
+            found.notes.append(
+                f"the name of {named[0].rpartition('/')[2]} does not tell its columns: they are "
+                f"taken as {src}, {trg}"
+            )
+        [(_, stream)] = source.open_all(named)
+        turned = bool(columns) and columns.groups() == (trg, src)
+        return kept(_columns(stream, source.place(named[0]), turned))
+    pair = [[name for name in names if name.endswith(f".{side}")] for side in (src, trg)]
+    both = rf"({src}-{trg}|{trg}-{src})\.({src}|{trg})$"
+    if max(map(len, pair)) > 1:
+        pair = [[name for name in side if re.search(both, name)] for side in pair]
+    if [len(side) for side in pair] != [1, 1]:
+        expected = (
+            f"news-commentary-v14.{src}-{trg}.tsv (two columns), or one file .{src} and one .{trg} "
+            "of aligned lines (.gz or not)"
+        )
+        raise _unlike(source, dataset, expected)
+    return _aligned(_read_sides(source, [side[0] for side in pair]))
+
+
+def _columns(stream: BinaryIO, place: str, turned: bool) -> Iterator[Pair]:
+    """The two columns; a line without a tab lacks its second side (a blank one ends a document)."""
+    tabs = 0
+    for number, line in enumerate(text_lines(stream, place), 1):
+        fields = line.rstrip("\r\n").split("\t")
+        if len(fields) > 2:
+            raise InputError(
+                f"{place} line {number} has {len(fields)} columns, but a line is "
+                f"SENTENCE<TAB>SENTENCE: {line[:60]!r}"
+            )
+        tabs += len(fields) == 2
+        first, second = (*fields, "")[:2]
+        yield (second, first) if turned else (first, second)
+    if not tabs:
+        raise InputError(f"{place} holds no line SENTENCE<TAB>SENTENCE")
+
+
+# --- The hub
+
+# There is no repository of IWSLT14 or news-commentary v14 that `datasets` reads without running
+# code of the repository: name one of your own choice with --repository.
+REPOSITORIES = {"multi30k": "bentrevett/multi30k"}
+_VALIDATION = ("validation", "valid", "val", "dev")
+
+
+def read_hub(
+    dataset: str,
+    repository: str,
+    configuration: str | None,
+    revision: str,
+    languages: Pair,
+    val_size: int | None,
+    found: Findings,
+) -> dict[str, Split]:
+    """The splits of a repository with a column per language, or a column "translation" of both.
+
+    Raises InputError when the download fails or the repository has other splits or columns.
+    """
+    if repository == REPOSITORIES.get(dataset):
+        found.expected = FULL[dataset]
+    there = hub.load_splits(repository, revision, *([configuration] if configuration else []))
+    val = next((name for name in _VALIDATION if name in there), None)
+    if "train" not in there:
+        raise InputError(f"{repository} has no split train; it has {', '.join(there)}")
+    splits = {"train": _hub_split(repository, there, "train", languages)}
+    if val and val_size:
+        found.notes.append(f"--val_size is not used: {repository} has a split {val}")
+    if val:
+        splits["val"] = _hub_split(repository, there, val, languages)
+    return splits
+
+
+def _hub_split(repository: str, there, split: str, languages: Pair) -> Split:
+    rows, where = there[split], f"{repository} {split}"
+    nested = "translation" in rows.column_names
+    if not nested:
+        hub.check_columns(where, rows.column_names, {*languages})
+
+    def pairs() -> Iterator[Pair]:
+        for number, row in enumerate(rows):
+            sides = row["translation"] if nested else row
+            if nested and number == 0:
+                hub.check_columns(f"{where} translation", [*sides], {*languages})
+            yield tuple(sides[language] or "" for language in languages)
+
+    return kept(pairs())
