@@ -1,12 +1,13 @@
 """What all tests share: the scripts of a folder as modules, golden data, and running a script."""
 
 import importlib
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -38,6 +39,22 @@ def classification() -> SimpleNamespace:
     return load_folder(ROOT / "classification")
 
 
+@pytest.fixture(scope="session")
+def translation() -> SimpleNamespace:
+    """The modules of translation/, such as ``translation.models.read``."""
+    return load_folder(ROOT / "translation")
+
+
+@pytest.fixture(scope="session")
+def plain_translation() -> ModuleType:
+    """The plain reference of the translation experiment, benchmarks/reference/translation.py."""
+    path = ROOT / "benchmarks" / "reference" / "translation.py"
+    spec = importlib.util.spec_from_file_location("plain_translation", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(autouse=True)
 def one_thread():
     """Every test computes on one thread, whatever a script set before."""
@@ -47,10 +64,21 @@ def one_thread():
 @pytest.fixture
 def golden_classification(tmp_path, monkeypatch) -> Path:
     """A copy of the golden folder as the working directory, its outputs moved to golden/."""
-    shutil.copytree(GOLDEN / "classification", tmp_path, dirs_exist_ok=True)
-    (tmp_path / "outputs").rename(tmp_path / "golden")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return copy_golden("classification", tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def golden_translation(tmp_path, monkeypatch) -> Path:
+    """A copy of the golden folder as the working directory, its outputs moved to golden/."""
+    return copy_golden("translation", tmp_path, monkeypatch)
+
+
+def copy_golden(experiment: str, folder: Path, monkeypatch) -> Path:
+    """Copy tests/golden/{experiment} to ``folder`` and go there; returns ``folder``."""
+    shutil.copytree(GOLDEN / experiment, folder, dirs_exist_ok=True)
+    (folder / "outputs").rename(folder / "golden")
+    monkeypatch.chdir(folder)
+    return folder
 
 
 @pytest.fixture

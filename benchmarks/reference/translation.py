@@ -108,7 +108,7 @@ class AttentionTranslator(nn.Module):
         return scores.masked_fill(padding, -math.inf).softmax(dim=-1)
 
     def log_probs(self, decoded: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-        """``(..., vocab)`` of decoder states ``(..., hidden)`` and contexts ``(..., 2 * hidden)``."""
+        """``(..., vocab)`` of d ``(..., hidden)`` and contexts ``(..., 2 * hidden)``."""
         both = torch.cat([decoded, self.project_enc(context)], dim=-1)
         return self.hidden2vocab(F.relu(self.extra_ff(both))).log_softmax(dim=-1)
 
@@ -291,7 +291,7 @@ class EmbeddingTranslator(nn.Module):
         self.linear = nn.Linear(embed_dim, vocab)
 
     def forward(self, src: torch.Tensor, src_lengths: torch.Tensor) -> torch.Tensor:
-        """Log-probabilities ``(batch, vocab)`` of any target piece, from ids ``(src_len, batch)``."""
+        """Log-probabilities ``(batch, vocab)`` of a target piece; ids ``(src_len, batch)``."""
         real = (torch.arange(len(src)).unsqueeze(1) < src_lengths).unsqueeze(-1)
         mean = (self.embedding(src) * real).sum(dim=0) / src_lengths.unsqueeze(1)  # (batch, embed)
         return self.linear(mean).log_softmax(dim=-1)
@@ -304,7 +304,7 @@ class EmbeddingTranslator(nn.Module):
 def embedding_loss(
     model: EmbeddingTranslator, batch: tuple[torch.Tensor, ...], published_targets: bool = False
 ) -> torch.Tensor:
-    """-Σ log p of the target pieces of a batch, per piece.
+    """-Σ log p of the target pieces of a batch.
 
     Args:
         model: the baseline.
@@ -316,9 +316,8 @@ def embedding_loss(
     targets = trg if published_targets else trg[1:]  # (trg_len, batch)
     right = log_probs.gather(1, targets.T)  # (batch, trg_len)
     if published_targets:
-        return -right.mean()
-    real = targets.T != PAD
-    return -(right * real).sum() / real.sum()
+        return -right.sum()
+    return -(right * (targets.T != PAD)).sum()
 
 
 def embedding_epoch(
@@ -338,8 +337,8 @@ def embedding_epoch(
 def ibm1(pairs: list[Pair], iterations: int) -> dict[tuple[int, int], float]:
     """IBM model 1 by EM: {(source piece, target piece): t(target | source)}.
 
-    Sources count with ``<s>`` and ``</s>`` (``<s>`` does for the empty word), targets from the first
-    piece to ``</s>``. It starts from the uniform table.
+    Sources count with ``<s>`` and ``</s>`` (``<s>`` does for the empty word), targets from the
+    first piece to ``</s>``. It starts from the uniform table.
     """
     table = {}
     for src, trg in pairs:
