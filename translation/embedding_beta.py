@@ -5,9 +5,9 @@
 The mean of the embeddings of the source pieces -> linear -> log-softmax over all pieces, trained
 with Adam on the summed negative log-probabilities of the target pieces of each batch (those after
 <s>: departure 5). β is taken from the epoch with the lowest validation loss (the untrained state
-counts as the first). Reads the data, writes outputs/{dataset}embedding{embed_dim}translation.pkl, an array
-(vocab, vocab): softmax(E W^T), row = source piece, column = target piece; and a .json record beside
-it.
+counts as the first). Reads the data, writes outputs/{dataset}embedding{embed_dim}translation.pkl,
+an array (vocab, vocab): softmax(E W^T), row = source piece, column = target piece; and a .json
+record beside it.
 """
 
 import argparse

@@ -1,0 +1,377 @@
+"""The translation scripts as users run them: the whole chain, reproducibility, and bad input."""
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import assert_refused, run_script
+
+from attention_dynamics.errors import InputError
+from attention_dynamics.files import read_json, sha256, write_json, write_text
+from attention_dynamics.logs import load_logs
+from attention_dynamics.pickles import load_pickle
+
+RUNS = (("normal_A", 20, False), ("normal_B", 13, False), ("uniform", 12, True))
+ITERATIONS = (0, 3, 9)
+VOCAB = 45
+SRC_WORDS = ["lima", "kono", "sepu", "taro", "wibe", "duga", "rofe", "mizu", "hacu", "peno"]
+TRG_WORDS = ["xad", "yob", "zet", "vul", "jik", "qem", "wor", "gat", "nis", "fup"]
+TRAIN = ["--dataset", "small", "--seed", "20", "--epochs", "2", "--custom_saves", "3"]
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch, translation) -> Path:
+    """A working directory with a data set "small" of 40 + 12 pairs, a small model, a log config."""
+    rng = np.random.default_rng(0)
+    for split, size in (("train", 40), ("val", 12)):
+        words = [rng.integers(0, 10, rng.integers(1, 8)) for _ in range(size)]
+        sides = {"aa": SRC_WORDS, "bb": TRG_WORDS}
+        for side, lexicon in sides.items():
+            lines = [" ".join(lexicon[word] for word in sentence) for sentence in words]
+            write_text(tmp_path / f"data/small/{split}.{side}", "\n".join(lines) + "\n")
+    write_json(tmp_path / "data/small/about.json", {"languages": ["aa", "bb"]})
+    write_json(
+        tmp_path / "configs/model.json",
+        {"hidden_dim": 8, "dropout": 0.3, "num_layers": 2, "batch_size": 8},
+    )
+    entries = [
+        {"name": name, "iteration": t, "seed": seed, "uniform": uniform,
+         "calculate_grad": name == "normal_A"}
+        for name, seed, uniform in RUNS
+        for t in ITERATIONS
+    ]  # fmt: skip
+    write_json(tmp_path / "configs/small_log.json", entries)
+    monkeypatch.chdir(tmp_path)
+    pairs, _ = translation.data.read_pairs(translation.data.layout_of("small"), "train")
+    translation.data.train_pieces(Path("data/small/small.model"), pairs, VOCAB)
+    return tmp_path
+
+
+def train_all(translation) -> None:
+    for _, seed, uniform in RUNS:
+        args = ["--dataset", "small", "--seed", str(seed), "--epochs", "2", "--custom_saves", "3"]
+        translation.train_translation.main([*args, *(["--uniform"] if uniform else [])])
+
+
+def refused(main, args: list[str]) -> str:
+    with pytest.raises(InputError) as error:
+        main(args)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_the_whole_chain(small, translation, capsys):
+    train_all(translation)
+    folder = Path("models/small/h_dim=8,dropout=0.300000,b_size=8,seed=20,normal")
+    assert sorted(path.name for path in folder.glob("model*")) == [
+        "model", "model0", "model3", "model9"
+    ]  # fmt: skip
+    run = read_json(folder / "run.json")
+    assert run["finished"] and run["settings"]["saves"] == [0, 3, 9]
+    assert run["results"]["best_epoch"] in (1, 2)
+    assert len(run["results"]["val_acc"]) == 2
+
+    translation.eval_dump.main(["--dataset", "small", "--include_train_subset", "--eval_bleu"])
+    assert "sacrebleu nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp" in capsys.readouterr().out
+    logs = load_logs("outputs/small_logs.pkl")
+    assert logs.splits == {"val": 12, "train": 12}
+    assert {key[0] for key in logs.arrays if key[2] == "grad"} == {"normal_A"}
+    translation.embedding_beta.main(["--dataset", "small", "--epochs", "2", "--bsize", "8"])
+    assert load_pickle("outputs/smallembedding256translation.pkl").shape == (VOCAB, VOCAB)
+    translation.ibm1_beta.main(["--dataset", "small"])
+    for script in ("collect_translation_stats", "collect_classification_stats"):
+        done = run_script(
+            f"translation/{script}.py", "--datasets", "small", "--out_file", f"{script}.pkl",
+            "--include_kendall_tau", "--include_train_results", "--include_bleu_results",
+            cwd=small,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        for line in ("agr_unif", "agr_px", "agr_ibm1", "xi_ibm1", "baseline (exact)", "sacrebleu"):
+            assert line in done.stdout
+    both = [load_pickle(f"collect_{name}_stats.pkl") for name in ("translation", "classification")]
+    assert both[0].keys() == both[1].keys()
+    assert {key[3] for key in both[0]} == {"val_acc", "train_acc", "val_bleu", "train_bleu"}
+
+    # A second call finds everything finished.
+    capsys.readouterr()
+    train_all(translation)
+    translation.eval_dump.main(["--dataset", "small", "--include_train_subset", "--eval_bleu"])
+    translation.embedding_beta.main(["--dataset", "small", "--epochs", "2", "--bsize", "8"])
+    translation.ibm1_beta.main(["--dataset", "small"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6
+    assert all("finished already" in line or "is up to date" in line for line in lines)
+
+
+def test_the_same_seed_gives_the_same_bytes_whatever_is_saved(small, translation):
+    folder = Path("models/small/h_dim=8,dropout=0.300000,b_size=8,seed=20,normal")
+    checksums = []
+    for save_every in ("1", "1000"):
+        translation.train_translation.main([*TRAIN, "--save_every", save_every, "--overwrite"])
+        checksums.append([sha256(folder / name) for name in ("model0", "model3", "model9")])
+    assert checksums[0] == checksums[1]
+
+
+def test_checkpoints_are_taken_before_the_update_and_the_last_one_after_it(small, translation):
+    translation.train_translation.main([*TRAIN, "--save_every", "1"])
+    folder = Path("models/small/h_dim=8,dropout=0.300000,b_size=8,seed=20,normal")
+    torch.manual_seed(20)
+    dataset = translation.data.load_dataset("small")
+    config = read_json("configs/model.json")
+    fresh = translation.models.AttentionTranslator(dataset.vocab, config, uniform=False)
+    first = torch.load(folder / "model0", weights_only=True)
+    assert all(torch.equal(value, first[name]) for name, value in fresh.state_dict().items())
+    before = torch.load(folder / "model8", weights_only=True)
+    after = torch.load(folder / "model9", weights_only=True)
+    assert not torch.equal(before["embedding.weight"], after["embedding.weight"])
+    accuracies = read_json(folder / "run.json")["results"]["val_acc"]
+    if accuracies[1] > accuracies[0]:  # the best epoch is the last: "model" is the last checkpoint
+        assert sha256(folder / "model") == sha256(folder / "model9")
+
+
+def test_bleu_of_the_last_checkpoint_alone(small, translation, capsys):
+    train_all(translation)
+    translation.eval_dump.main(["--dataset", "small", "--eval_bleu", "last", "--beam_size", "1"])
+    logs = load_logs("outputs/small_logs.pkl")
+    assert {key[:2] for key in logs.metas if key[2] == "val_bleu"} == {
+        (name, 9) for name, _, _ in RUNS
+    }
+    collect = translation.collect_translation_stats.main
+    args = ["--datasets", "small", "--out_file", "stats.pkl"]
+    message = refused(collect, [*args, "--include_bleu_results"])
+    assert "hold no val_bleu of normal_A at iteration 0" in message
+    assert "--include_train_subset" in refused(collect, [*args, "--include_train_results"])
+    collect(args)
+    assert "agr_px is left out; make it with: python embedding_beta.py" in capsys.readouterr().err
+
+
+def test_published_layout_holds_the_same_numbers(small, translation):
+    train_all(translation)
+    args = ["--dataset", "small", "--include_train_subset"]
+    translation.eval_dump.main(args)
+    ours = load_logs("outputs/small_logs.pkl")
+    translation.eval_dump.main([*args, "--layout", "published"])
+    with open("outputs/small_logs.pkl", "rb") as stream:
+        published = pickle.load(stream)
+    assert published["data"][0]["normal_B", 0, "grad"] == []
+    outside = [e for e in published["data"] if e["normal_A", 0, "alpha"] is None]
+    assert len(published["data"]) == 12 + 40 and len(outside) == 40 - 12
+    back = load_logs("outputs/small_logs.pkl")
+    assert back.splits == ours.splits and back.arrays.keys() == ours.arrays.keys()
+    for key, values in ours.arrays.items():
+        np.testing.assert_array_equal(back.arrays[key], values)
+
+
+def test_ibm1_finds_the_dictionary(small, translation):
+    """The small language is word for word: the table must know it, piece sequences aside."""
+    dataset = translation.data.load_dataset("small")
+    table, perplexities = translation.ibm1_beta.train(dataset.train, dataset.vocab, 20)
+    assert perplexities == sorted(perplexities, reverse=True)  # EM never makes it worse
+    used = np.diff(table.indptr) > 0
+    sums = np.asarray(table.sum(axis=1)).ravel()
+    np.testing.assert_allclose(sums[used], 1, atol=1e-5)
+    known = 0
+    for src, trg in zip(SRC_WORDS, TRG_WORDS, strict=True):
+        first = dataset.pieces.encode(src)[0]
+        best = set(np.argsort(table.toarray()[first])[::-1][:4].tolist())
+        known += bool(best & set(dataset.pieces.encode(trg)))
+    assert known >= 8
+
+
+# Bad input.
+
+
+def test_an_unknown_data_set_names_those_that_are_there(small):
+    process = run_script(
+        "translation/train_translation.py", "--dataset", "multi30k", "--seed", 1, cwd=small
+    )
+    assert_refused(process, "no data set multi30k", "data/ holds small", "prepare_data.py")
+    assert not (small / "models").exists()
+
+
+def test_unequal_line_counts_name_both_files(small):
+    path = small / "data/small/train.bb"
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
+    process = run_script("translation/train_translation.py", *TRAIN, cwd=small)
+    assert_refused(process, "data/small/train.aa has 40 sentences", "data/small/train.bb has 39")
+
+
+def test_an_empty_line_is_left_out_with_a_note(small, translation, capsys):
+    lines = Path("data/small/train.bb").read_text().splitlines()
+    Path("data/small/train.bb").write_text("\n".join([*lines[:5], "  ", *lines[6:]]) + "\n")
+    assert len(translation.data.load_dataset("small").train) == 39
+    translation.train_translation.main(TRAIN)
+    assert "1 train pair(s) with an empty side are left out" in capsys.readouterr().out
+
+
+def test_a_vocabulary_larger_than_the_text_allows(small):
+    (small / "data/small/small.model").unlink()
+    process = run_script("translation/train_translation.py", *TRAIN, cwd=small)
+    assert_refused(process, "gives at most", "not 8000", "--vocab_size")
+    assert not (small / "data/small/small.model").exists()
+
+
+def test_a_vocabulary_smaller_than_the_alphabet(small, translation):
+    pairs, _ = translation.data.read_pairs(translation.data.layout_of("small"), "train")
+    with pytest.raises(InputError, match="different characters and special pieces"):
+        translation.data.train_pieces(Path("data/small/small.model"), pairs, 5)
+
+
+def test_a_sentence_of_300_pieces(small, translation):
+    for side in ("aa", "bb"):
+        path = Path(f"data/small/val.{side}")
+        words = SRC_WORDS if side == "aa" else TRG_WORDS
+        path.write_text(" ".join(words * 30) + "\n" + path.read_text())
+    dataset = translation.data.load_dataset("small")
+    assert dataset.val.src.lengths[0] >= 300
+    train_all(translation)
+    translation.eval_dump.main(["--dataset", "small", "--eval_bleu", "last"])
+    assert load_logs("outputs/small_logs.pkl").src.lengths[0] == dataset.val.src.lengths[0]
+
+
+def test_pieces_that_do_not_fit_the_checkpoints(small, translation):
+    train_all(translation)
+    pairs, _ = translation.data.read_pairs(translation.data.layout_of("small"), "train")
+    translation.data.train_pieces(Path("data/small/small.model"), pairs, VOCAB - 3)
+    message = refused(translation.eval_dump.main, ["--dataset", "small"])
+    assert "was trained on other data than data/ holds now" in message
+    for record in Path("models").rglob("run.json"):  # as in the runs of other code
+        record.unlink()
+    message = refused(translation.eval_dump.main, ["--dataset", "small"])
+    assert "does not fit the model: embedding.weight is (45, 8) in the file, (42, 8)" in message
+
+
+@pytest.mark.parametrize("content", [b"", b"no model at all", b"\x00" * 2000])
+def test_a_damaged_sentencepiece_model(small, content):
+    (small / "data/small/small.model").write_bytes(content)
+    process = run_script("translation/train_translation.py", *TRAIN, cwd=small)
+    assert_refused(process, "data/small/small.model")
+
+
+def test_pieces_with_other_special_ids(small, translation):
+    import io
+
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*SRC_WORDS, *TRG_WORDS]), model_writer=model, vocab_size=40,
+        minloglevel=2, hard_vocab_limit=False,
+    )  # fmt: skip
+    Path("data/small/small.model").write_bytes(model.getvalue())
+    message = refused(translation.train_translation.main, TRAIN)
+    assert "pad, bos, eos and unk have the ids (-1, 1, 2, 0)" in message
+
+
+def test_text_that_is_not_utf8(small):
+    path = small / "data/small/val.aa"
+    path.write_bytes(b"lima kono\n\xff\xfe\n" + path.read_bytes())
+    process = run_script("translation/train_translation.py", *TRAIN, cwd=small)
+    assert_refused(process, "data/small/val.aa is not UTF-8 text: line 2")
+
+
+def test_all_missing_checkpoints_are_named_with_the_command(small, translation):
+    translation.train_translation.main(TRAIN[:6])
+    process = run_script("translation/eval_dump.py", "--dataset", "small", cwd=small)
+    assert_refused(
+        process,
+        "7 checkpoint(s) of configs/small_log.json are missing",
+        "seed=20,normal/{model3}",
+        "python train_translation.py --dataset small --seed 20 --epochs 2 --custom_saves 0,3,9 "
+        "--overwrite",
+        "--seed 12 --epochs 2 --custom_saves 0,3,9 --uniform",
+    )
+    assert not (small / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dropout": 1.0}, "dropout must be from 0 to below 1, not 1.0"),
+        ({"dropout": "0.5"}, "dropout must be from 0 to below 1"),
+        ({"num_layers": 0}, "num_layers must be a whole number above 0"),
+        ({"hidden_dim": 2.5}, "hidden_dim must be a whole number"),
+    ],
+)
+def test_configs_with_wrong_values(small, translation, change, message):
+    write_json("configs/model.json", {**read_json("configs/model.json"), **change})
+    assert message in refused(translation.train_translation.main, TRAIN)
+
+
+def test_a_config_without_a_key(small, translation):
+    write_json("configs/model.json", {"hidden_dim": 4, "batch_size": 2})
+    message = refused(translation.train_translation.main, TRAIN)
+    assert "configs/model.json lacks dropout, num_layers" in message
+
+
+def test_one_layer_and_no_dropout(small, translation):
+    write_json(
+        "configs/model.json", {"hidden_dim": 6, "dropout": 0, "num_layers": 1, "batch_size": 16}
+    )
+    write_json("configs/small_log.json", read_json("configs/small_log.json")[:1])
+    translation.train_translation.main(TRAIN)
+    translation.eval_dump.main(["--dataset", "small"])
+    assert ("normal_A", 0, "grad") in load_logs("outputs/small_logs.pkl").arrays
+
+
+def test_baselines_of_another_vocabulary(small, translation):
+    train_all(translation)
+    translation.eval_dump.main(["--dataset", "small"])
+    path = Path("outputs/smallembedding256translation.pkl")
+    collect = ["--datasets", "small", "--out_file", "stats.pkl"]
+    path.write_bytes(pickle.dumps(np.zeros((7, 7), dtype=np.float32)))
+    message = refused(translation.collect_translation_stats.main, collect)
+    assert "has the shape (7, 7), but the logs use pieces up to" in message
+    path.write_bytes(pickle.dumps([1, 2]))
+    assert "holds no array" in refused(translation.collect_translation_stats.main, collect)
+    path.unlink()
+    Path("outputs/small_ibm1_beta.pkl").write_bytes(pickle.dumps({"data": np.zeros(3)}))
+    assert "no sparse table" in refused(translation.collect_translation_stats.main, collect)
+
+
+def test_logs_of_classification_are_refused(small, translation):
+    content = {
+        "format": "attention_dynamics.logs", "version": 1, "dataset": "small",
+        "metas": {("normal_A", 0, "val_acc"): 1.0},
+        "splits": {"val": 1, "train": 0}, "index": np.array([0]),
+        "src": {"values": np.array([1, 2], dtype=np.int32), "offsets": np.array([0, 2])},
+        "trg": np.array([1]),
+        "arrays": {("normal_A", 0, k): np.ones(2, np.float32) for k in ("alpha", "beta")},
+    }  # fmt: skip
+    Path("outputs").mkdir()
+    Path("outputs/small_logs.pkl").write_bytes(pickle.dumps(content))
+    message = refused(
+        translation.collect_translation_stats.main,
+        ["--datasets", "small", "--out_file", "stats.pkl"],
+    )
+    assert "targets must be sentences" in message
+
+
+@pytest.mark.parametrize("dataset", ["../small", "/etc", "", "a b"])
+def test_names_that_lead_out_of_the_folders(small, dataset):
+    process = run_script(
+        "translation/train_translation.py", "--dataset", dataset, "--seed", 1, cwd=small
+    )
+    assert_refused(process, "must have a plain name")
+
+
+def test_json_lists_of_the_news_commentary_sets(small, translation):
+    """The published form of these sets: a JSON list of sentences per side."""
+    folder = Path("data/news-commentary-v14-en-nl")
+    folder.mkdir()
+    for split in ("train", "val"):
+        for side, ending in (("aa", "src"), ("bb", "trg")):
+            lines = Path(f"data/small/{split}.{side}").read_text().splitlines()
+            (folder / f"{split}.{ending}").write_text(json.dumps(lines))
+    shutil.copy("data/small/small.model", folder / "news-commentary-v14-en-nl.model")
+    news = translation.data.load_dataset("news_commentary_v14_en_nl")
+    same = translation.data.load_dataset("small")
+    np.testing.assert_array_equal(news.train.src.values, same.train.src.values)
+    assert news.val.references == same.val.references
+    (folder / "val.src").write_text('["one", 2]')
+    with pytest.raises(InputError, match=r"val\.src must be a JSON list of sentences"):
+        translation.data.load_dataset("news_commentary_v14_en_nl")
