@@ -5,10 +5,9 @@ import sys
 import numpy as np
 import torch
 from data import BOS, EOS
-from models import AttentionTranslator, padded, real_places
+from models import AttentionTranslator, fused_attention, padded, real_places
 from sacrebleu.metrics import BLEU
 from sentencepiece import SentencePieceProcessor
-from torch.nn import functional as F
 from tqdm import tqdm
 
 from attention_dynamics.ragged import Ragged, batches_by_length
@@ -144,7 +143,7 @@ def _expand(model, tokens, h, c, alive, keys, mask, beam_size: int):
     query = model.query(decoded)
     queries = query.new_zeros(*alive.shape, query.shape[1])
     queries[alive] = query
-    context = F.scaled_dot_product_attention(queries, keys, keys, attn_mask=mask, scale=1.0)
+    context = fused_attention(queries, keys, mask)
     logits = model.hidden2vocab(model.combine(decoded, context[alive]))  # (alive, vocab)
     highest, words = logits.topk(beam_size, dim=1)
     return h, c, highest - logits.logsumexp(dim=1, keepdim=True), words

@@ -74,11 +74,10 @@ class AttentionTranslator(nn.Module):
 
     def contexts(self, decoded, states, src_lengths, trg_lengths) -> torch.Tensor:
         """Σ_s α_ts e_s (trg_tokens, 2 * hidden), without the α in memory."""
-        keys = padded(states, src_lengths)  # (batch, src_len, 2 * hidden)
-        queries = padded(self.query(decoded), trg_lengths)  # (batch, trg_len, 2 * hidden)
-        mask = real_places(src_lengths).to(keys.device)[:, None, :]  # (batch, 1, src_len)
-        context = F.scaled_dot_product_attention(queries, keys, keys, attn_mask=mask, scale=1.0)
-        return flat(context, trg_lengths)
+        keys = padded(states, src_lengths)
+        queries = padded(self.query(decoded), trg_lengths)
+        mask = real_places(src_lengths).to(keys.device)[:, None, :]
+        return flat(fused_attention(queries, keys, mask), trg_lengths)
 
     def alpha(self, decoded, states, src_lengths, trg_lengths) -> torch.Tensor:
         """α (batch, trg_len, src_len), padded; rows sum to 1 over the real source tokens."""
@@ -90,6 +89,19 @@ class AttentionTranslator(nn.Module):
     def combine(self, decoded: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
         """o = relu(F [d; P c]) (..., hidden), from d (..., hidden) and c (..., 2 * hidden)."""
         return F.relu(self.extra_ff(torch.cat([decoded, self.project_enc(context)], dim=-1)))
+
+
+def fused_attention(queries, keys, mask) -> torch.Tensor:
+    """Σ_s softmax_s(q_t . e_s) e_s (batch, trg_len, 2 * hidden), by torch's fused kernels.
+
+    Args:
+        queries: (batch, trg_len, 2 * hidden).
+        keys: (batch, src_len, 2 * hidden).
+        mask: (batch, 1, src_len) bool, True at real tokens.
+    """
+    # The kernels want a dimension of heads: there is one.
+    queries, keys, mask = (part[:, None] for part in (queries, keys, mask))
+    return F.scaled_dot_product_attention(queries, keys, keys, attn_mask=mask, scale=1.0)[:, 0]
 
 
 def _mean_over_directions(last: State) -> State:

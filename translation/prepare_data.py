@@ -201,6 +201,11 @@ def main(argv=None) -> None:
     found = Findings()
     toy = make_toy(args.seed) if args.dataset == TOY else None
     origin, splits = _toy_splits(toy) if toy else _open(args, languages, found)
+    for split, (pairs, _) in splits.items():
+        if not pairs:
+            raise InputError(
+                f"{args.dataset} has no {split} pair with text on both sides: check its files"
+            )
     if "val" not in splits:
         val_size = args.val_size or VAL_SIZE
         splits = split_by_seed(splits["train"], val_size, args.seed)
@@ -296,8 +301,9 @@ def _open(
         if not args.revision:
             found.notes.append(f"downloaded at --revision {revision}, the newest now")
         origin = {"repository": repository, "revision": revision}
+        found.expected = FULL.get(args.dataset, {})
         return origin, read_hub(
-            args.dataset, repository, args.configuration, revision, languages, args.val_size, found
+            repository, args.configuration, revision, languages, args.val_size, found
         )
     if args.source:
         source = Source(args.source)
@@ -311,16 +317,9 @@ def _open(
 def _check(
     args: argparse.Namespace, splits: dict[str, Split], found: Findings
 ) -> tuple[list[str], dict[str, int]]:
-    """What is unusual about the pairs, and counts of duplicates; drops those if asked to.
-
-    Raises InputError for a split without pairs.
-    """
+    """What is unusual about the pairs, and counts of duplicates; drops those if asked to."""
     warnings = []
     for split, (pairs, dropped) in splits.items():
-        if not pairs:
-            raise InputError(
-                f"{args.dataset} has no {split} pair with text on both sides: check its files"
-            )
         expected = found.expected.get(split, len(pairs))
         if len(pairs) != expected:
             warnings.append(

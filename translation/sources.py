@@ -274,35 +274,14 @@ def _without_bpe(split: Split) -> _Joined:
 def _news_commentary(dataset: str, source: Source, found: Findings) -> Split:
     src, trg = LANGUAGES[dataset]
     names = _real_names(source)
-    tables = [name for name in names if name.lower().endswith(".tsv")]
-    named = [name for name in tables if re.search(rf"({src}-{trg}|{trg}-{src})\.tsv$", name)]
-    if len(names) == 1:
-        named = names
-    elif not named and len(tables) == 1:
-        named = tables
-    if len(named) > 1:
-        raise InputError(
-            f"source {source.path} holds more than one table ({', '.join(named)}); give one file"
-        )
-    if named:
-        columns = re.search(r"(?:^|[/.])([a-z]{2})-([a-z]{2})\.tsv$", named[0])
-        if columns and {*columns.groups()} != {src, trg}:
-            raise InputError(
-                f"{source.place(named[0])} is named {columns[1]}-{columns[2]}, but {dataset} has "
-                f"{src} and {trg}"
-            )
-        if not columns:
-            found.notes.append(
-                f"the name of {named[0].rpartition('/')[2]} does not tell its columns: they are "
-                f"taken as {src}, {trg}"
-            )
-        [(_, stream)] = source.open_all(named)
-        turned = bool(columns) and columns.groups() == (trg, src)
-        return kept(_columns(stream, source.place(named[0]), turned))
+    if table := _one_table(names, source, rf"({src}-{trg}|{trg}-{src})\.tsv$"):
+        turned = _is_turned(table, source, dataset, found)
+        for name, stream in source.open_all([table]):  # open only until the next one is asked for
+            return kept(_columns(stream, source.place(name), turned))
     pair = [[name for name in names if name.endswith(f".{side}")] for side in (src, trg)]
-    both = rf"({src}-{trg}|{trg}-{src})\.({src}|{trg})$"
     if max(map(len, pair)) > 1:
-        pair = [[name for name in side if re.search(both, name)] for side in pair]
+        both = re.compile(rf"({src}-{trg}|{trg}-{src})\.({src}|{trg})$")
+        pair = [[name for name in side if both.search(name)] for side in pair]
     if [len(side) for side in pair] != [1, 1]:
         expected = (
             f"news-commentary-v14.{src}-{trg}.tsv (two columns), or one file .{src} and one .{trg} "
@@ -310,6 +289,37 @@ def _news_commentary(dataset: str, source: Source, found: Findings) -> Split:
         )
         raise _unlike(source, dataset, expected)
     return _aligned(_read_sides(source, [side[0] for side in pair]))
+
+
+def _one_table(names: list[str], source: Source, pattern: str) -> str | None:
+    """The file of two columns: the only file, the one named by ``pattern``, or the only .tsv."""
+    if len(names) == 1:
+        return names[0]
+    tables = [name for name in names if name.lower().endswith(".tsv")]
+    tables = [name for name in tables if re.search(pattern, name)] or tables
+    if len(tables) > 1:
+        raise InputError(
+            f"source {source.path} holds more than one table ({', '.join(tables)}); give one file"
+        )
+    return tables[0] if tables else None
+
+
+def _is_turned(table: str, source: Source, dataset: str, found: Findings) -> bool:
+    """Whether the target side is in the first column, which the name of the file tells."""
+    src, trg = LANGUAGES[dataset]
+    columns = re.search(r"(?:^|[/.])([a-z]{2})-([a-z]{2})\.tsv$", table)
+    if not columns:
+        found.notes.append(
+            f"the name of {table.rpartition('/')[2]} does not tell its columns: they are taken as "
+            f"{src}, {trg}"
+        )
+        return False
+    if {*columns.groups()} != {src, trg}:
+        raise InputError(
+            f"{source.place(table)} is named {columns[1]}-{columns[2]}, but {dataset} has {src} "
+            f"and {trg}"
+        )
+    return columns.groups() == (trg, src)
 
 
 def _columns(stream: BinaryIO, place: str, turned: bool) -> Iterator[Pair]:
@@ -338,7 +348,6 @@ _VALIDATION = ("validation", "valid", "val", "dev")
 
 
 def read_hub(
-    dataset: str,
     repository: str,
     configuration: str | None,
     revision: str,
@@ -350,8 +359,6 @@ def read_hub(
 
     Raises InputError when the download fails or the repository has other splits or columns.
     """
-    if repository == REPOSITORIES.get(dataset):
-        found.expected = FULL[dataset]
     there = hub.load_splits(repository, revision, *([configuration] if configuration else []))
     val = next((name for name in _VALIDATION if name in there), None)
     if "train" not in there:

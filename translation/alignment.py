@@ -1,0 +1,162 @@
+"""Where the true word alignment is known: how often do α and β^uf point at the wrong word?
+
+data/FOLDER/truth.json (of the toy languages; for other data it can be put there) holds, for each
+sentence pair in the order of the data files, the numbers of words and the true links::
+
+    {"words": {"val": [[source words, target words], ...]},
+     "links": {"val": [[[source word, target word], ...], ...]}}     # places, from 0
+"""
+
+from pathlib import Path
+
+import numpy as np
+from data import BOS, EOS, LAYOUTS, PAD
+from sentencepiece import SentencePieceProcessor
+
+from attention_dynamics.errors import InputError
+from attention_dynamics.files import read_json
+from attention_dynamics.logs import Logs
+from attention_dynamics.ragged import Ragged, offsets_of
+from attention_dynamics.statistics import GOLD, UNIFORM
+
+
+def alignment_rows(dataset: str, logs: Logs, pieces: SentencePieceProcessor) -> list[dict]:
+    """A row per checkpoint: the alignment error rate (AER) on the validation pairs.
+
+    AER = 1 - 2 |A ∩ S| / (|A| + |S|), with S the true links (all of them sure) and A one link for
+    each target word, to the source word of the highest score. The score between two words is, for α
+    of the gold run, the sum over the pieces of the source word, for β of the uniform run the
+    highest of them; then in both the mean over the pieces of the target word. <s> and </s> are no
+    words. "chance" is the exact expectation for source words drawn at random.
+
+    Empty when the data set has no truth; None where a run has no such checkpoint, or its scores are
+    NaN. Raises InputError when the truth does not fit the logs.
+    """
+    layout = LAYOUTS.get(dataset)
+    path = Path("data") / (layout.folder if layout else dataset) / "truth.json"
+    if not path.exists():
+        return []
+    grid = WordGrid(logs, pieces)
+    links = _true_links(path, dataset, logs, grid)
+    chance = _rate((links.values / np.repeat(links.lengths, links.lengths)).sum(), links)
+    rows = []
+    for t in logs.iterations(GOLD):
+        alpha = grid.scores(logs.scores(GOLD, t, "alpha", "val"), np.add)
+        row = {"iteration": t, "α of normal_A": error_rate(alpha, links), "β of uniform": None}
+        if (UNIFORM, t, "beta") in logs.arrays:
+            beta = grid.scores(logs.scores(UNIFORM, t, "beta", "val"), np.maximum)
+            row["β of uniform"] = error_rate(beta, links)
+        rows.append({**row, "chance": chance})
+    return rows
+
+
+def error_rate(scores: Ragged, links: Ragged) -> float | None:
+    """AER of the first arg-max source word of each target word.
+
+    Args:
+        scores: a row for each target word, a value for each source word of its sentence.
+        links: bool in the same places; True for a true link.
+    """
+    if np.isnan(scores.values).any():
+        return None
+    return _rate(links.values[scores.argmax].sum(), links)
+
+
+def _rate(found: float, links: Ragged) -> float:
+    """AER when ``found`` of the true links are among those of the target words, one of each."""
+    return float(1 - 2 * found / (len(links) + links.values.sum()))
+
+
+class WordGrid:
+    """The (target word, source word) cells of the validation pairs, a row for each target word.
+
+    Attributes:
+        src_words, trg_words: (pairs,) words of each side of each pair.
+        offsets: (target words + 1,) where the cells of each target word begin.
+    """
+
+    def __init__(self, logs: Logs, pieces: SentencePieceProcessor):
+        examples, rows = logs.examples("val"), logs.rows("val")
+        src, trg = logs.src.take(examples), logs.trg.take(examples)
+        src_word, self.src_words = word_places(src, pieces)
+        trg_word, self.trg_words = word_places(trg, pieces)
+        self.offsets = offsets_of(np.repeat(self.src_words, self.trg_words))
+
+        # Of each row of the logs, a target after <s>: its word, or -1.
+        is_target = np.ones(len(trg_word), dtype=bool)
+        is_target[trg.offsets[:-1]] = False
+        row_pair = logs.row_example[rows.start : rows.stop]
+        row_word = trg_word[is_target]
+        # Of each score in a row: its source word, or -1.
+        of_source = Ragged(src_word, src.offsets).take(row_pair)
+        row = np.repeat(np.arange(len(of_source)), of_source.lengths)
+        self._kept = np.flatnonzero((of_source.values >= 0) & (row_word[row] >= 0))
+        row, source = row[self._kept], of_source.values[self._kept]
+        # The pieces of a source word stand side by side: runs of the same row and word.
+        new = (np.diff(row, prepend=-1) != 0) | (np.diff(source, prepend=-1) != 0)
+        self._runs = np.flatnonzero(new)
+        row, source = row[self._runs], source[self._runs]
+        first_target = np.cumsum(self.trg_words) - self.trg_words
+        self._cell = self.offsets[first_target[row_pair[row]] + row_word[row]] + source
+
+    def scores(self, values: Ragged, over_source: np.ufunc) -> Ragged:
+        """Scores between words from those between pieces, which are rows of the logs.
+
+        Args:
+            values: all rows of the validation pairs.
+            over_source: np.add or np.maximum, over the pieces of a source word; over those of a
+                target word the mean is taken.
+        """
+        of_words = over_source.reduceat(values.values[self._kept].astype(np.float64), self._runs)
+        total = np.bincount(self._cell, of_words, minlength=self.offsets[-1])
+        return Ragged(total / np.bincount(self._cell, minlength=self.offsets[-1]), self.offsets)
+
+
+def word_places(ids: Ragged, pieces: SentencePieceProcessor) -> tuple[np.ndarray, np.ndarray]:
+    """(tokens,) the place of each piece's word in its sentence, and (sentences,) their words.
+
+    A word starts at a piece that begins with "▁"; <pad>, <s> and </s> have the place -1. Raises
+    InputError for ids beyond the vocabulary.
+    """
+    if ids.values.max() >= pieces.vocab_size():
+        raise InputError(
+            f"the logs hold piece {ids.values.max()}, but the vocabulary has "
+            f"{pieces.vocab_size()} pieces: prepare, train and dump the data set again"
+        )
+    begins = np.array([pieces.id_to_piece(i).startswith("▁") for i in range(pieces.vocab_size())])
+    special = np.isin(ids.values, [PAD, BOS, EOS])
+    after_special = np.append(True, special[:-1])
+    after_special[ids.offsets[:-1]] = True
+    starts = ~special & (begins[ids.values] | after_special)
+    number = np.append(0, np.cumsum(starts))
+    before = number[ids.offsets[:-1]]
+    places = number[1:] - 1 - np.repeat(before, ids.lengths)
+    places[special] = -1
+    return places, number[ids.offsets[1:]] - before
+
+
+def _true_links(path: Path, dataset: str, logs: Logs, grid: WordGrid) -> Ragged:
+    """The true links in the cells of ``grid``; InputError when they do not fit it."""
+    truth = read_json(path, "true alignment")
+    linked = np.zeros(grid.offsets[-1], dtype=bool)
+    first = 0
+    try:
+        for example in logs.examples("val"):
+            place = int(logs.index[example])
+            src_words, trg_words = int(grid.src_words[example]), int(grid.trg_words[example])
+            links = truth["links"]["val"][place]
+            if truth["words"]["val"][place] != [src_words, trg_words] or not src_words:
+                raise IndexError
+            for src, trg in links:
+                if not (type(src) is int and type(trg) is int):
+                    raise TypeError
+                if not (0 <= src < src_words and 0 <= trg < trg_words):
+                    raise IndexError
+                linked[first + trg * src_words + src] = True
+            first += src_words * trg_words
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise InputError(
+            f"true alignment {path} does not fit the logs of {dataset}: prepare, train and dump "
+            "the data set again"
+        ) from None
+    return Ragged(linked, grid.offsets)
