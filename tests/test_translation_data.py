@@ -870,3 +870,12 @@ def test_toy_truth_scored_against_itself(folder, translation, right):
     assert rows[0]["α of normal_A"] == pytest.approx(0 if right else 1, abs=1e-12)
     # 2,500 target words: a standard error of 0.006.
     assert rows[1]["chance"] == pytest.approx(rows[1]["α of normal_A"], abs=0.02)
+
+
+def test_true_cells_mark_the_pieces_of_linked_words(folder, translation):
+    logs = small_logs(ALPHA, BETA)
+    assert translation.alignment.true_cells("mine", logs, Pieces()) is None
+    write_truth(folder, [[0, 0], [1, 1]])  # "ab" - "X", "c" - "Yz"
+    cells = translation.alignment.true_cells("mine", logs, Pieces()).reshape(4, 5)
+    expected = [[0, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]
+    assert cells.astype(int).tolist() == expected

@@ -20,6 +20,24 @@ from attention_dynamics.ragged import Ragged, offsets_of
 from attention_dynamics.statistics import GOLD, UNIFORM
 
 
+def truth_path(dataset: str) -> Path:
+    """Where the true word alignment of a data set lies, if there is one."""
+    layout = LAYOUTS.get(dataset)
+    return Path("data") / (layout.folder if layout else dataset) / "truth.json"
+
+
+def true_cells(dataset: str, logs: Logs, pieces: SentencePieceProcessor) -> np.ndarray | None:
+    """(scores,) bool: do the words of this target and source piece of a validation pair translate
+    each other? None when the data set has no truth.
+    """
+    if not truth_path(dataset).exists():
+        return None
+    grid = WordGrid(logs, pieces)
+    cells = np.zeros(logs.num_scores, dtype=bool)  # the validation pairs come first
+    cells[grid.kept] = _true_links(dataset, logs, grid).values[grid.cell_of_kept]
+    return cells
+
+
 def alignment_rows(dataset: str, logs: Logs, pieces: SentencePieceProcessor) -> list[dict]:
     """A row per checkpoint: the alignment error rate (AER) on the validation pairs.
 
@@ -32,12 +50,10 @@ def alignment_rows(dataset: str, logs: Logs, pieces: SentencePieceProcessor) -> 
     Empty when the data set has no truth; None where a run has no such checkpoint, or its scores are
     NaN. Raises InputError when the truth does not fit the logs.
     """
-    layout = LAYOUTS.get(dataset)
-    path = Path("data") / (layout.folder if layout else dataset) / "truth.json"
-    if not path.exists():
+    if not truth_path(dataset).exists():
         return []
     grid = WordGrid(logs, pieces)
-    links = _true_links(path, dataset, logs, grid)
+    links = _true_links(dataset, logs, grid)
     chance = _rate((links.values / np.repeat(links.lengths, links.lengths)).sum(), links)
     rows = []
     for t in logs.iterations(GOLD):
@@ -73,6 +89,8 @@ class WordGrid:
     Attributes:
         src_words, trg_words: (pairs,) words of each side of each pair.
         offsets: (target words + 1,) where the cells of each target word begin.
+        kept: the scores of the validation pairs that are between words.
+        cell_of_kept: the cell that each of these belongs to.
     """
 
     def __init__(self, logs: Logs, pieces: SentencePieceProcessor):
@@ -90,14 +108,15 @@ class WordGrid:
         # Of each score in a row: its source word, or -1.
         of_source = Ragged(src_word, src.offsets).take(row_pair)
         row = np.repeat(np.arange(len(of_source)), of_source.lengths)
-        self._kept = np.flatnonzero((of_source.values >= 0) & (row_word[row] >= 0))
-        row, source = row[self._kept], of_source.values[self._kept]
+        self.kept = np.flatnonzero((of_source.values >= 0) & (row_word[row] >= 0))
+        row, source = row[self.kept], of_source.values[self.kept]
         # The pieces of a source word stand side by side: runs of the same row and word.
         new = (np.diff(row, prepend=-1) != 0) | (np.diff(source, prepend=-1) != 0)
         self._runs = np.flatnonzero(new)
         row, source = row[self._runs], source[self._runs]
         first_target = np.cumsum(self.trg_words) - self.trg_words
         self._cell = self.offsets[first_target[row_pair[row]] + row_word[row]] + source
+        self.cell_of_kept = self._cell[np.cumsum(new) - 1]
 
     def scores(self, values: Ragged, over_source: np.ufunc) -> Ragged:
         """Scores between words from those between pieces, which are rows of the logs.
@@ -107,7 +126,7 @@ class WordGrid:
             over_source: np.add or np.maximum, over the pieces of a source word; over those of a
                 target word the mean is taken.
         """
-        of_words = over_source.reduceat(values.values[self._kept].astype(np.float64), self._runs)
+        of_words = over_source.reduceat(values.values[self.kept].astype(np.float64), self._runs)
         total = np.bincount(self._cell, of_words, minlength=self.offsets[-1])
         return Ragged(total / np.bincount(self._cell, minlength=self.offsets[-1]), self.offsets)
 
@@ -135,8 +154,9 @@ def word_places(ids: Ragged, pieces: SentencePieceProcessor) -> tuple[np.ndarray
     return places, number[ids.offsets[1:]] - before
 
 
-def _true_links(path: Path, dataset: str, logs: Logs, grid: WordGrid) -> Ragged:
+def _true_links(dataset: str, logs: Logs, grid: WordGrid) -> Ragged:
     """The true links in the cells of ``grid``; InputError when they do not fit it."""
+    path = truth_path(dataset)
     truth = read_json(path, "true alignment")
     linked = np.zeros(grid.offsets[-1], dtype=bool)
     first = 0

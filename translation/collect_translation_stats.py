@@ -14,6 +14,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from alignment import alignment_rows, truth_path
+from data import layout_of, load_pieces
 from measured import SPLITS, load_measured, performance, summarise_measured
 from tqdm import tqdm
 
@@ -21,7 +23,7 @@ from attention_dynamics.agreement import METRICS
 from attention_dynamics.errors import run_script
 from attention_dynamics.files import check_writable, write_pickle
 from attention_dynamics.options import count, script_parser
-from attention_dynamics.results import result_tables
+from attention_dynamics.results import result_tables, titled
 from attention_dynamics.runs import logs_path, read_output_record
 from attention_dynamics.seeding import seed
 from attention_dynamics.tables import FORMATS
@@ -73,7 +75,7 @@ def main(argv=None) -> None:
     splits = SPLITS if args.include_train_results else SPLITS[:1]
     kinds = [*PERFORMANCES] if args.include_bleu_results else ["acc"]
 
-    results, signatures = {}, {}
+    results, signatures, aligned = {}, {}, []
     todo = [
         (dataset, kind, metric, split)
         for dataset in datasets
@@ -90,6 +92,9 @@ def main(argv=None) -> None:
                 progress.write(f"note: {line}", file=sys.stderr)
             outcome = read_output_record(logs_path(dataset)).get("results")
             signatures[dataset] = (outcome or {}).get("bleu_signature")
+            if truth_path(dataset).exists():
+                pieces = load_pieces(layout_of(dataset).pieces)
+                aligned += alignment_rows(dataset, measured.logs, pieces)
         results[dataset, metric, split, performance(split, kind)] = summarise_measured(
             measured, metric, split, kind, args.seed
         )
@@ -100,6 +105,9 @@ def main(argv=None) -> None:
         for kind in kinds:
             some = {key: found for key, found in results.items() if key[3].endswith(kind)}
             print(result_tables(some, PERFORMANCES[kind], args.format) + "\n")
+        if aligned:
+            title = "alignment error rate against the true links (lower is better)"
+            print(titled(title, aligned, args.format) + "\n")
         for dataset, signature in signatures.items():
             if "bleu" in kinds and signature:
                 print(f"BLEU of {dataset}: sacrebleu {signature}")

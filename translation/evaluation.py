@@ -9,9 +9,11 @@ from models import AttentionTranslator
 
 from attention_dynamics.ragged import batches_by_length
 
-# Sentences and (padded) target tokens of one batch, at most: the logits over the vocabulary are the
-# largest thing in memory.
-_SENTENCES, _TOKENS = 64, 1024
+# Sentences and (padded) target tokens of one batch, at most.
+_SENTENCES, _TOKENS = 256, 8192
+
+# Targets whose logits over the vocabulary are in memory at once.
+_TARGETS = 512
 
 
 @torch.no_grad()
@@ -24,10 +26,12 @@ def token_scores(
     correct, loss = 0, 0.0
     for examples in batches_by_length(pairs.trg.lengths, _SENTENCES, _TOKENS):
         batch = pairs.batch(np.sort(examples)).to(device)
-        logits = model(batch)  # (trg_tokens, vocab)
-        right = logits.gather(1, batch.targets[:, None]).squeeze(1)
-        loss += float((logits.logsumexp(dim=1) - right).double().sum())
-        correct += int((logits.argmax(dim=1) == batch.targets).sum())
+        outputs = model.outputs(batch).split(_TARGETS)
+        for output, targets in zip(outputs, batch.targets.split(_TARGETS), strict=True):
+            logits = model.hidden2vocab(output)  # (targets, vocab)
+            right = logits.gather(1, targets[:, None]).squeeze(1)
+            loss += float((logits.logsumexp(dim=1) - right).double().sum())
+            correct += int((logits.argmax(dim=1) == targets).sum())
     model.train(training)
     return percent_and_perplexity(correct, loss, int((pairs.trg.lengths - 1).sum()))
 

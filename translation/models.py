@@ -43,10 +43,14 @@ class AttentionTranslator(nn.Module):
 
     def forward(self, batch: Batch) -> torch.Tensor:
         """Logits (trg_tokens, vocab) of every target after <s>, given those before it."""
+        return self.hidden2vocab(self.outputs(batch))
+
+    def outputs(self, batch: Batch) -> torch.Tensor:
+        """o (trg_tokens, hidden), what the logits of every target after <s> are computed from."""
         states, initial = self.encode(batch.src, batch.src_lengths)
         decoded = self.decode(batch.inputs, batch.trg_lengths, initial)
         context = self.contexts(decoded, states, batch.src_lengths, batch.trg_lengths)
-        return self.hidden2vocab(self.combine(decoded, context))
+        return self.combine(decoded, context)
 
     def encode(self, src: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, State]:
         """e (src_tokens, 2 * hidden), and the decoder's first (h, c), each (layer, batch, hidden).
