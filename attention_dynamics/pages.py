@@ -315,10 +315,10 @@ def _cells(shares: np.ndarray, marks: np.ndarray) -> list[list[dict]]:
 
 
 def _piece(index: int, pieces: Sequence[str]) -> dict:
-    """A piece as a reader expects it: no sign before a word, "·" where it goes on."""
+    """A piece as a reader expects it: no sign before a word, "·" where one goes on, "␣" alone."""
     piece = pieces[index]
     if piece.startswith("▁"):
-        text = piece[1:] or piece
+        text = piece[1:] or "␣"
     else:  # signs of punctuation, and names of special pieces, stand without a space anyway
         text = f"·{piece}" if piece[:1].isalnum() else piece
     return {"text": text, "special": int(index) < 4}

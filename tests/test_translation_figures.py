@@ -262,7 +262,7 @@ def test_pieces_read_as_words():
         logs.arrays[run, 0, kind] = np.full(18, -1 if kind == "beta" else 1 / 6, dtype=np.float32)
     page = matrix_page(logs, PIECES, [0])
     columns = re.findall(r'<th scope="col"[^>]*><span>([^<]*)</span>', page)
-    assert columns == 2 * ["&lt;s&gt;", "Mann", "·nes", ",", "▁", "&lt;/s&gt;"]
+    assert columns == 2 * ["&lt;s&gt;", "Mann", "·nes", ",", "␣", "&lt;/s&gt;"]
     rows = re.findall(r'<th scope="row"[^>]*>([^<]*)</th>', page)
     assert rows == 2 * ["man", "&lt;unk&gt;", "&lt;/s&gt;"]
     assert "Mannnes, → man&lt;unk&gt;" in page
