@@ -22,10 +22,11 @@ echo "fine"
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """A copy of classification/ and batch.sh, with an interpreter that only notes its calls."""
-    (tmp_path / "classification").mkdir()
-    for path in [*(ROOT / "classification").glob("*.sh")]:
-        shutil.copy(path, tmp_path / "classification")
+    """A copy of all batch files, with an interpreter that only notes its calls."""
+    for experiment in ("classification", "translation"):
+        (tmp_path / experiment).mkdir()
+        for path in (ROOT / experiment).glob("*.sh"):
+            shutil.copy(path, tmp_path / experiment)
     shutil.copy(ROOT / "batch.sh", tmp_path)
     (tmp_path / "python").write_text(INTERPRETER)
     (tmp_path / "python").chmod(0o755)
@@ -36,9 +37,11 @@ def environment(folder: Path, **more: str) -> dict:
     return {**os.environ, "PYTHON": str(folder / "python"), "CALLS": str(folder / "calls"), **more}
 
 
-def run(folder: Path, script: str, *args: str, **more: str) -> subprocess.CompletedProcess:
+def run(
+    folder: Path, script: str, *args: str, experiment: str = "classification", **more: str
+) -> subprocess.CompletedProcess:
     return subprocess.run(
-        ["bash", str(folder / "classification" / script), *args],
+        ["bash", str(folder / experiment / script), *args],
         cwd="/",
         env=environment(folder, **more),
         capture_output=True,
@@ -87,6 +90,32 @@ def test_the_other_batch_files(folder):
         for name in datasets
     ]
     assert made[14:] == [f"logistic_beta.py --dataset {name} --overwrite" for name in datasets]
+
+
+def test_the_grid_of_translation(folder):
+    for script in ("train_runs.sh", "dump_logs.sh"):
+        process = run(folder, script, "--overwrite", experiment="translation", DATASETS="")
+        assert process.returncode == 0, process.stderr
+    made = calls(folder)
+    epochs = {
+        "multi30k": 20, "iwslt14": 30, "news_commentary_v14_en_nl": 40,
+        "news_commentary_v14_en_pt": 30, "news_commentary_v14_it_pt": 40,
+    }  # fmt: skip
+    saves = "--save_every 2000 --custom_saves 0,50,100,500,1000,1500 --overwrite"
+    assert made[:15] == [
+        f"train_translation.py --dataset {name} --seed {run} --epochs {number} {saves}"
+        for name, number in epochs.items()
+        for run in ("20", "12 --uniform", "13")
+    ]
+    assert made[15:] == [
+        call
+        for name in epochs
+        for call in (
+            f"eval_dump.py --dataset {name} --eval_bleu --include_train_subset --overwrite",
+            f"embedding_beta.py --dataset {name}",
+            f"ibm1_beta.py --dataset {name}",
+        )
+    ]
 
 
 @pytest.mark.parametrize("jobs", ["0", "two", "-1"])
@@ -141,9 +170,11 @@ def test_an_old_python_is_refused_in_one_line(tmp_path, script):
     assert not (tmp_path / ".venv").exists()
 
 
-def test_run_sh_takes_no_arguments():
+@pytest.mark.parametrize("args", [["SMS"], ["translation", "classification"], ["--help"]])
+def test_run_sh_knows_two_experiments(args):
     process = subprocess.run(
-        ["bash", str(ROOT / "run.sh"), "SMS"], capture_output=True, text=True, timeout=60
+        ["bash", str(ROOT / "run.sh"), *args], capture_output=True, text=True, timeout=60
     )
     assert process.returncode == 2
-    assert "takes no arguments, not 'SMS'" in process.stderr
+    assert "give classification (the default) or translation" in process.stderr
+    assert process.stderr.count("\n") == 1
