@@ -307,6 +307,12 @@ def test_script_on_published_logs(tmp_path):
     dataset = "news_commentary_v14_en_nl"
     shutil.copytree(GOLDEN / "translation" / "data", tmp_path / "data")
     shutil.copytree(GOLDEN / "translation" / "outputs", tmp_path / "outputs")
+    # A true alignment, in which the first words translate each other and nothing else does.
+    folder = tmp_path / "data" / "news-commentary-v14-en-nl"
+    sides = [json.loads((folder / f"val.{side}").read_text()) for side in ("src", "trg")]
+    words = [[len(src.split()), len(trg.split())] for src, trg in zip(*sides, strict=True)]
+    truth = {"words": {"val": words}, "links": {"val": [[[0, 0]] for _ in words]}}
+    (folder / "truth.json").write_text(json.dumps(truth))
     options = ("--dataset", dataset, "--metric", METRIC, "--perf", "bleu", "--examples", 12, 3)
     done = run_script("translation/plot_dynamics.py", *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -319,6 +325,11 @@ def test_script_on_published_logs(tmp_path):
     page = Path(tmp_path / lines[1]).read_text()
     assert "val pair 12" in page and "val pair 3" in page
     assert "Zwei Jungen spielen mit Murmeln." in page
+    # "Zwei" is one piece, the first after <s>; "Two" is "Tw" and "o".
+    first = page[page.index('class="alpha"') : page.index('class="beta"')]
+    rows = [re.findall(r'class="cell[^"]*"', row) for row in first.split("<tr>")[2:]]
+    trues = [[place for place, cell in enumerate(row) if " true" in cell] for row in rows]
+    assert trues == [[1], [1], *([] for _ in trues[2:])]
     done = run_script(
         "translation/plot_dynamics.py", "--dataset", dataset, "--examples", 99, cwd=tmp_path
     )

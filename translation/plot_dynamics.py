@@ -5,7 +5,8 @@
     python plot_dynamics.py --dataset multi30k --perf bleu
 
 Reads outputs/{dataset}_logs.pkl (our format or the published layout), the baselines of
-embedding_beta.py and ibm1_beta.py where they exist, and the pieces of data/. Writes
+embedding_beta.py and ibm1_beta.py where they exist, the pieces of data/, and the true alignment
+where data/ has one (toy). Writes
 
     {out_dir}/{dataset}_{split}_{acc|bleu}_{top5|tau}.svg, .png, .csv
                                             figure and its numbers (method A.2)
@@ -19,6 +20,7 @@ hold them. --perf bleu needs logs with BLEU at each checkpoint (eval_dump.py --e
 import argparse
 from pathlib import Path
 
+from alignment import true_cells
 from data import load_dataset
 from measured import SPLITS, load_measured, performance, summarise_measured
 
@@ -111,8 +113,13 @@ def main(argv=None) -> None:
         )
     pieces = [data.pieces.id_to_piece(index) for index in range(data.vocab)]
 
+    # The truth is known of validation pairs alone.
+    marked = true_cells(args.dataset, logs, data.pieces) if args.split == "val" else None
+
     page = out_dir / f"{args.dataset}_matrices.html"
-    write_matrix_page(page, logs, pieces, examples, perf=perf, perf_label=perf_label, unit=unit)
+    write_matrix_page(
+        page, logs, pieces, examples, perf=perf, perf_label=perf_label, unit=unit, marked=marked
+    )
     print(page)
     for metric in [args.metric] if args.metric else METRICS:
         result = summarise_measured(measured, metric, args.split, args.perf, args.seed)
