@@ -55,7 +55,7 @@ def beam_search(
         src: rows of piece ids with <s> and </s>.
         device: of the model.
         beam_size: hypotheses kept per sentence; 1 is greedy decoding.
-        max_len: tokens of a translation (</s> counted), at most.
+        max_len: tokens of a hypothesis, <s> and </s> counted, at most.
 
     Returns:
         Piece ids of each translation, without <s> and </s>.
@@ -94,7 +94,7 @@ def _search(model, src, lengths, device, beam_size: int, max_len: int) -> list[l
     tokens = torch.full((batch, beam_size, 1), BOS, device=device)
     sentence = np.arange(batch)
     best: list[list[int]] = [[]] * batch
-    for step in range(max_len):
+    for step in range(max_len - 1):
         finished = tokens[:, :, -1] == EOS
         alive = ~finished & (scores > -torch.inf)  # (batch, beam)
         new_h, new_c, log_probs, words = _expand(model, tokens, h, c, alive, keys, mask, beam_size)
@@ -113,7 +113,7 @@ def _search(model, src, lengths, device, beam_size: int, max_len: int) -> list[l
         place = parent[None, :, :, None].expand_as(h)
         h, c = new_h.gather(2, place), new_c.gather(2, place)
         done = tokens[:, 0, -1] == EOS
-        if step == max_len - 1:
+        if step == max_len - 2:
             done = torch.ones_like(done)
         if done.any():
             for number in done.nonzero().squeeze(1).tolist():
