@@ -1,9 +1,12 @@
 """Errors a user can cause, and how a script ends on them.
 
-Exit codes: 0 done, 1 a failure while working, 2 a usage or input error, 130 interrupted.
+Exit codes: 0 done, 1 a failure while working, 2 a usage or input error, 130 interrupted, 143
+terminated.
 """
 
+import io
 import os
+import signal
 import sys
 from collections.abc import Callable
 
@@ -12,10 +15,17 @@ class InputError(Exception):
     """A wrong input: the message says what is wrong, where, and what to do about it."""
 
 
+class _Terminated(BaseException):
+    """SIGTERM came; as an exception, so that files half written are removed."""
+
+
 def run_script(main: Callable[[], object]) -> None:
     """Run a script's ``main``; what a user can cause ends in one line on stderr."""
     name = os.path.basename(sys.argv[0])
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for a terminal without Greek
     try:
+        signal.signal(signal.SIGTERM, _terminate)
         main()
     except InputError as error:
         _end(f"{name}: error: {error}", 2)
@@ -33,8 +43,19 @@ def run_script(main: Callable[[], object]) -> None:
         _end(f"{name}: failed: out of memory ({str(error).splitlines()[0][:160]})", 1)
     except KeyboardInterrupt:
         _end(f"{name}: interrupted", 130)
+    except _Terminated:
+        _end(f"{name}: terminated", 143)
+
+
+def _terminate(*_) -> None:
+    raise _Terminated
+
+
+def one_line(text: str) -> str:
+    """``text`` with line breaks and control characters (a file may hold them) escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _end(line: str, code: int) -> None:
-    print(line, file=sys.stderr)
+    print(one_line(line), file=sys.stderr)
     sys.exit(code)

@@ -47,6 +47,8 @@ def check_writable(path: str | os.PathLike, beside: Path) -> None:
     """
     path = Path(path)
     parents = [parent for parent in path.parents if parent.exists()]
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(f"{path} cannot be written: it is a device or a pipe; name a file")
     if path.is_dir() or not parents[0].is_dir():
         raise InputError(f"{str(path)!r} cannot be written: it is a folder, or lies in a file")
     if path.resolve().parent == beside.resolve():
@@ -67,9 +69,28 @@ def write_text(path: str | os.PathLike, text: str) -> None:
         stream.write(text.encode())
 
 
+def json_text(value: object, indent: int | None = 2) -> str:
+    """``value`` as the text of a JSON file."""
+    return json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
+
+
 def write_json(path: str | os.PathLike, value: object, indent: int | None = 2) -> None:
     """Write ``value`` as JSON to ``path``, whole or not at all."""
-    write_text(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+    write_text(path, json_text(value, indent))
+
+
+def write_together(files: dict[Path, bytes]) -> None:
+    """Write several files; the old ones stay when one of them cannot be written.
+
+    The first one takes its place last, and its old one is removed before any other does, so that it
+    stands for a complete set.
+    """
+    with contextlib.ExitStack() as stack:
+        for path, content in files.items():
+            stream = stack.enter_context(whole_file(path))
+            stream.write(content)
+            stream.flush()
+        next(iter(files)).unlink(missing_ok=True)
 
 
 def write_pickle(path: str | os.PathLike, value: object) -> None:

@@ -125,8 +125,8 @@ def load_logs(path: str | os.PathLike) -> Logs:
         if content.get("format") == FORMAT:
             if content["version"] != VERSION:
                 raise InputError(
-                    f"logs {path} are of version {content['version']}, this code reads {VERSION}: "
-                    "dump them again with eval_dump.py"
+                    f"logs {path} are of version {content['version']!r}, this code reads "
+                    f"{VERSION}: dump them again with eval_dump.py"
                 )
             trg = content["trg"]
             logs = Logs(
@@ -153,16 +153,20 @@ def load_logs(path: str | os.PathLike) -> Logs:
 
 def _check(logs: Logs) -> None:
     sizes = [logs.splits[split] for split in ("val", "train")]
+    if not all(type(size) is int for size in sizes):
+        raise ValueError("splits must hold whole numbers")
     if min(sizes) < 0 or not len(logs.src) == len(logs.trg) == len(logs.index) == sum(sizes):
         raise ValueError("the numbers of examples differ between fields")
     for ids in (logs.src, *([logs.trg] if isinstance(logs.trg, Ragged) else [])):
-        if ids.values.dtype.kind != "i" or ids.values.min() < 0 or ids.lengths.min() < 1:
+        if not (_is_whole(ids.values) and _is_whole(ids.offsets)):
+            raise ValueError("token ids and offsets must be arrays of whole numbers")
+        if ids.values.min() < 0 or ids.lengths.min() < 1:
             raise ValueError("token ids must be whole numbers from 0 on, some in each sentence")
-    if logs.index.dtype.kind != "i":
+    if not _is_whole(logs.index):
         raise ValueError("index must hold whole numbers")
     for key, value in logs.metas.items():
         _check_key(key)
-        if not isinstance(value, (float, int)):
+        if not isinstance(value, (float, int)) or (isinstance(value, int) and abs(value) > 2**53):
             raise ValueError(f"metas of {key} is {value!r}, not a number")
     for key, array in logs.arrays.items():
         _check_key(key)
@@ -174,9 +178,14 @@ def _check(logs: Logs) -> None:
             raise ValueError(f"{key[0]} lacks alpha or beta at iteration {key[1]}")
 
 
+def _is_whole(array: object) -> bool:
+    return isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind == "i"
+
+
 def _check_key(key) -> None:
     name, iteration, kind = key
-    if not (isinstance(name, str) and type(iteration) is int and isinstance(kind, str)):
+    is_step = type(iteration) is int and iteration >= 0
+    if not (isinstance(name, str) and is_step and isinstance(kind, str)):
         raise ValueError(f"{key!r} is not (name, iteration, kind)")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from attention_dynamics.errors import InputError
 from attention_dynamics.logs import Logs, load_logs
 from attention_dynamics.pickles import load_pickle
-from attention_dynamics.runs import logs_path, read_output_record
+from attention_dynamics.runs import check_name, logs_path, read_output_record
 
 
 class Baseline(NamedTuple):
@@ -54,6 +54,7 @@ def load_measured(dataset: str, baselines: dict[str, Baseline], check: Callable)
     Raises InputError when the logs are missing, damaged or not finite, or when a baseline is, or
     was made from other data.
     """
+    check_name(dataset)
     path = logs_path(dataset)
     if not path.exists():
         raise InputError(

@@ -4,10 +4,15 @@ import argparse
 import sys
 from typing import NoReturn
 
+from attention_dynamics.errors import InputError, one_line
+
+# More files than a folder, or a list in memory, should hold.
+MOST_CHECKPOINTS = 10**5
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
+        self.exit(2, one_line(f"{self.prog}: error: {message} (see --help)") + "\n")
 
 
 def script_parser(description: str) -> argparse.ArgumentParser:
@@ -36,8 +41,14 @@ def step_list(text: str) -> list[int]:
 def steps_to_save(steps: int, save_every: int, custom_saves: list[int] | None) -> list[int]:
     """The steps below ``steps`` that keep a checkpoint, rising; the last one always does.
 
-    Custom ones beyond the last step are left out, with a note on stderr.
+    Custom ones beyond the last step are left out, with a note on stderr. Raises InputError for more
+    than ``MOST_CHECKPOINTS``.
     """
+    if steps // save_every > MOST_CHECKPOINTS:
+        raise InputError(
+            f"{steps:,} steps with --save_every {save_every} keep more than {MOST_CHECKPOINTS:,} "
+            "checkpoints: give a larger --save_every, or train for less"
+        )
     beyond = [step for step in custom_saves or [] if step >= steps]
     if beyond:
         print(

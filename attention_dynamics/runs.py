@@ -5,9 +5,11 @@ import io
 import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,14 @@ import attention_dynamics
 from attention_dynamics.errors import InputError
 from attention_dynamics.files import read_json, sha256, whole_file, write_json
 from attention_dynamics.seeding import LARGEST_SEED
+
+
+def check_name(name: str, what: str = "data set") -> None:
+    """Refuse a name that would lead out of the folders, or not into a file name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
+        raise InputError(
+            f"{what} {name[:200]!r} must have a plain name: letters, digits and _ . - (at most 100)"
+        )
 
 
 def run_folder(dataset: str, config: dict, seed: int, uniform: bool) -> Path:
@@ -70,6 +80,10 @@ def read_config(path: str | os.PathLike, required: tuple[str, ...]) -> dict:
 
     Raises InputError that names what is missing or wrong.
     """
+    if not os.path.exists(path):
+        raise InputError(
+            f"config {path} does not exist; run the script in the folder that holds it and configs/"
+        )
     config = read_json(path, "config")
     if not isinstance(config, dict):
         raise InputError(f"config {path} must be a JSON object with the keys {', '.join(required)}")
@@ -125,6 +139,15 @@ def read_log_config(path: str | os.PathLike) -> list[dict]:
     twice = sorted({key for key in keys if keys.count(key) > 1})
     if twice:
         raise InputError(f"log config {path} lists {twice[0][0]} iteration {twice[0][1]} twice")
+    runs: dict[str, dict] = {}
+    for number, entry in enumerate(entries):
+        first = runs.setdefault(entry["name"], entry)
+        for key in ("seed", "uniform"):
+            if entry[key] != first[key]:
+                raise InputError(
+                    f"log config {path}: entry {number}: {key} of the run {entry['name']!r} is "
+                    f"{entry[key]}, but {first[key]} in an earlier entry: a name stands for one run"
+                )
     return entries
 
 
@@ -143,13 +166,17 @@ def load_checkpoint(path: Path, model: nn.Module) -> None:
     Raises InputError naming the file when it is missing, damaged, or of other dimensions.
     """
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is unusual is refused below
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise InputError(f"checkpoint {path} does not exist") from None
-    except Exception as error:  # torch wraps what goes wrong in many types
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    except PermissionError:
+        raise
+    except Exception:  # torch wraps what goes wrong in many types, and advises to run the file
         raise InputError(
-            f"checkpoint {path} is damaged or holds more than tensors: {line}"
+            f"checkpoint {path} is damaged or holds more than tensors: refused (nothing was run); "
+            "train its run again with --overwrite"
         ) from None
     expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
@@ -161,6 +188,13 @@ def load_checkpoint(path: Path, model: nn.Module) -> None:
                 f"checkpoint {path} does not fit the model: {name} is "
                 f"{found.get(name, 'absent')} in the file, {expected.get(name, 'absent')} in the "
                 "model that config and data describe; use the config and data it was trained with"
+            )
+    for name, value in state.items():
+        plain = value.layout == torch.strided and value.device.type == "cpu"
+        if not (plain and value.dtype.is_floating_point and not value.is_quantized):
+            raise InputError(
+                f"checkpoint {path} does not fit the model: {name} is no plain tensor of real "
+                "numbers; train its run again with --overwrite"
             )
     model.load_state_dict(state)
 

@@ -5,6 +5,8 @@ best iteration; β^uf the KTIW of the run ``uniform``; ``normal_B``, ... the run
 gold one.
 """
 
+import math
+
 import numpy as np
 
 from attention_dynamics.agreement import (
@@ -162,13 +164,18 @@ def _best_iteration(logs: Logs, perf: str) -> int:
 
 
 def _perf(logs: Logs, name: str, iteration: int, perf: str) -> float:
-    try:
-        return float(logs.metas[name, iteration, perf])
-    except KeyError:
+    value = logs.metas.get((name, iteration, perf))
+    if value is None:
         raise InputError(
             f"the logs of {logs.dataset} hold no {perf} of {name} at iteration {iteration}: "
             "dump them again with the option that adds it"
-        ) from None
+        )
+    if not math.isfinite(value):
+        raise InputError(
+            f"the logs of {logs.dataset} say that {perf} of {name} at iteration {iteration} is "
+            f"{value}: train that run again, then dump again"
+        )
+    return float(value)
 
 
 def _mean(values: np.ndarray) -> np.ndarray:

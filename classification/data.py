@@ -2,7 +2,6 @@
 
 import hashlib
 import random
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from attention_dynamics.errors import InputError
 from attention_dynamics.files import read_json, sha256
 from attention_dynamics.pickles import load_pickle
 from attention_dynamics.ragged import Ragged, batches_by_length, offsets_of
+from attention_dynamics.runs import check_name
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
@@ -78,10 +78,7 @@ def canonical_name(dataset: str) -> str:
 
     Raises InputError for what would lead out of the folders.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", dataset):
-        raise InputError(
-            f"data set {dataset!r} must have a plain name: letters, digits and _ . - (at most 100)"
-        )
+    check_name(dataset)
     return "SMS" if dataset == "SNS" else dataset
 
 

@@ -2,14 +2,26 @@
 
 import json
 import os
+import signal
 import stat
+import subprocess
+import sys
 
 import pytest
 import torch
 from torch import nn
 
 from attention_dynamics.errors import InputError
-from attention_dynamics.files import read_json, sha256, whole_file, write_json, write_text
+from attention_dynamics.files import (
+    check_writable,
+    read_json,
+    sha256,
+    whole_file,
+    write_json,
+    write_text,
+    write_together,
+)
+from attention_dynamics.options import steps_to_save
 from attention_dynamics.runs import (
     begin_run,
     finish_run,
@@ -110,7 +122,7 @@ def test_log_configs_are_checked_entry_by_entry(tmp_path):
         with pytest.raises(InputError, match=message):
             read_log_config(path)
     write_json(path, [good])
-    assert read_log_config(path) == [good]
+    assert read_log_config(path) == [{**good, "calculate_grad": False}]
 
 
 def test_checkpoints_come_back_and_have_the_same_bytes(tmp_path):
@@ -171,3 +183,98 @@ def test_outputs_know_what_made_them(tmp_path):
     record_output(out, {"a": (1, 2)}, {})
     assert output_is_current(out, {"a": (1, 2)})
     assert not output_is_current(out, {"a": (1, 3)})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda weight: weight.to("meta"),
+        lambda weight: weight.to_sparse(),
+        lambda weight: weight.long(),
+        lambda weight: weight.to(torch.complex64),
+    ],
+)
+def test_checkpoints_of_other_than_plain_real_tensors(tmp_path, change):
+    model = nn.Linear(2, 3)
+    state = model.state_dict()
+    torch.save({**state, "weight": change(state["weight"])}, tmp_path / "model0")
+    with pytest.raises(InputError, match="weight is no plain tensor of real numbers"):
+        load_checkpoint(tmp_path / "model0", model)
+
+
+def test_a_name_in_a_log_config_stands_for_one_run(tmp_path):
+    entry = {"name": "uniform", "iteration": 0, "seed": 12, "uniform": True}
+    for key, value in (("seed", 13), ("uniform", False)):
+        write_json(tmp_path / "log.json", [entry, {**entry, "iteration": 5, key: value}])
+        with pytest.raises(InputError, match=rf"entry 1: {key} of the run 'uniform' is {value}"):
+            read_log_config(tmp_path / "log.json")
+
+
+def test_files_written_together_are_all_new_or_all_old(tmp_path):
+    files = {tmp_path / "about": b"new", tmp_path / "a": b"new", tmp_path / "b": b"new"}
+    write_together(files)
+    blocked = tmp_path / "file" / "c"
+    write_text(blocked.parent, "not a folder")
+    with pytest.raises(OSError, match="file"):
+        write_together(dict.fromkeys([*files, blocked], b"newer"))
+    assert [path.read_bytes() for path in files] == [b"new"] * 3
+    assert sorted(os.listdir(tmp_path)) == ["a", "about", "b", "file"]
+
+
+def test_an_output_that_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="it is a device or a pipe"):
+        check_writable(tmp_path / "pipe", beside=tmp_path / "outputs")
+
+
+def test_more_checkpoints_than_a_folder_should_hold():
+    with pytest.raises(InputError, match="keep more than 100,000 checkpoints"):
+        steps_to_save(10**9, 250, None)
+
+
+SCRIPT = """
+import sys, time
+from attention_dynamics.errors import run_script
+from attention_dynamics.files import whole_file
+from attention_dynamics.errors import InputError
+
+def main():
+    print("β")
+    if sys.argv[1] == "fail":
+        raise InputError("two\\nlines")
+    with whole_file("out") as stream:
+        stream.write(b"half")
+        print("writing", flush=True)
+        time.sleep(60)
+
+run_script(main)
+"""
+
+
+def run_small_script(folder, how):
+    (folder / "script.py").write_text(SCRIPT)
+    return subprocess.Popen(
+        [sys.executable, "script.py", how],
+        cwd=folder, env={**os.environ, "PYTHONIOENCODING": "ascii"}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def test_a_terminal_without_greek_and_an_error_of_two_lines(tmp_path):
+    process = run_small_script(tmp_path, "fail")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (2, "\\u03b2\n", "script.py: error: two\\nlines\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_a_signal_leaves_nothing_half_written(tmp_path, number, code, word):
+    process = run_small_script(tmp_path, "write")
+    assert process.stdout.readline() == "\\u03b2\n"
+    assert process.stdout.readline() == "writing\n"
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (code, f"script.py: {word}\n")
+    assert os.listdir(tmp_path) == ["script.py"]

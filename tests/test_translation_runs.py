@@ -219,6 +219,9 @@ def test_a_vocabulary_smaller_than_the_alphabet(small, translation):
     pairs, _ = translation.data.read_pairs(translation.data.layout_of("small"), "train")
     with pytest.raises(InputError, match="different characters and special pieces"):
         translation.data.train_pieces(Path("data/small/small.model"), pairs, 5)
+    for size in (4, 10**9):
+        with pytest.raises(InputError, match=f"must be from 5 to 1,000,000, not {size}"):
+            translation.data.train_pieces(Path("data/small/small.model"), pairs, size)
 
 
 def test_a_sentence_of_300_pieces(small, translation):
@@ -375,3 +378,87 @@ def test_json_lists_of_the_news_commentary_sets(small, translation):
     (folder / "val.src").write_text('["one", 2]')
     with pytest.raises(InputError, match=r"val\.src must be a JSON list of sentences"):
         translation.data.load_dataset("news_commentary_v14_en_nl")
+
+
+def test_a_carriage_return_that_torchtext_takes_for_a_line_end(small, translation):
+    """It would shift one side of multi30k against the other."""
+    folder = Path("data/multi30k")
+    shutil.copytree("data/small", folder)
+    for split in ("train", "val"):
+        for side, language in (("aa", "de"), ("bb", "en")):
+            (folder / f"{split}.{side}").rename(folder / f"{split}.{language}")
+    (folder / "small.model").rename(folder / "multi30k.model")
+    lines = (folder / "train.de").read_bytes()
+    for damaged in (lines.replace(b" ", b"\r", 1), b"\xef\xbb\xbf" + lines):
+        (folder / "train.de").write_bytes(damaged)
+        with pytest.raises(
+            InputError, match="torchtext reads other lines from data/multi30k/train"
+        ):
+            translation.data.load_dataset("multi30k")
+    (folder / "train.de").write_bytes(lines.replace(b"\n", b"\r\n"))
+    assert len(translation.data.load_dataset("multi30k").train) == 40
+
+
+def test_json_text_that_is_none(small, translation):
+    path = Path("data/x.src")
+    path.write_text('["fine", "\\ud800"]')
+    with pytest.raises(InputError, match="sentence 1 holds half of a surrogate pair"):
+        translation.data._json_list(path)
+
+
+def test_a_beam_wider_than_the_vocabulary(small, translation):
+    message = refused(translation.eval_dump.main, ["--dataset", "small", "--beam_size", "46"])
+    assert "--beam_size 46 is more than the vocabulary has pieces, 45" in message
+
+
+@pytest.mark.parametrize("script", ["eval_dump", "collect_translation_stats", "plot_dynamics"])
+@pytest.mark.parametrize("name", ["", "../small", "a\nb", "a" * 300])
+def test_names_are_checked_before_they_are_part_of_a_path(small, translation, script, name):
+    option = "--datasets" if script.startswith("collect") else "--dataset"
+    args = [option, name, *(["--out_file", "x.pkl"] if script.startswith("collect") else [])]
+    assert "must have a plain name" in refused(getattr(translation, script).main, args)
+
+
+def test_languages_that_are_the_same_or_lead_elsewhere(small, translation):
+    write_json("data/small/about.json", {"languages": ["aa", "aa"]})
+    assert 'must name the two "languages"' in refused(translation.ibm1_beta.main, TRAIN[:2])
+    write_json("data/small/about.json", {"languages": ["../aa", "bb"]})
+    assert "language '../aa' must have a plain name" in refused(
+        translation.ibm1_beta.main, TRAIN[:2]
+    )
+
+
+def _table(content: dict) -> dict:
+    table = {
+        "data": np.ones(2, np.float32),
+        "indices": np.array([0, 1], np.int32),
+        "indptr": np.minimum(np.arange(VOCAB + 1), 2),
+        "shape": (VOCAB, VOCAB),
+    }
+    return {**table, **content}
+
+
+def test_tables_of_ibm1_that_are_none(small, translation):
+    train_all(translation)
+    translation.eval_dump.main(["--dataset", "small"])
+    empty = np.ones(0, dtype=np.int64)
+    unsorted = {"indices": np.array([1, 0]), "indptr": np.minimum(2 * np.arange(VOCAB + 1), 2)}
+    for content, message in (
+        ({"shape": (VOCAB,)}, "no square table"),
+        ({"shape": (VOCAB, 10**30)}, "no square table"),
+        ({"shape": (10**30, 10**30)}, "no sparse table"),
+        ({"indices": [0, 1]}, "its indices are no arrays of whole numbers"),
+        ({"indices": np.array([0, 99])}, "no sparse table: indices must be < 45"),
+        (unsorted, "its columns do not rise in each row"),
+        ({"data": np.ones(0), "indices": empty, "indptr": 0 * np.arange(VOCAB + 1)}, "empty table"),
+    ):
+        Path("outputs/small_ibm1_beta.pkl").write_bytes(pickle.dumps(_table(content)))
+        collect = ["--datasets", "small", "--out_file", "stats.pkl"]
+        assert message in refused(translation.collect_translation_stats.main, collect)
+
+
+def test_a_damaged_record_beside_the_logs_is_as_none(small, translation):
+    train_all(translation)
+    translation.eval_dump.main(["--dataset", "small"])
+    Path("outputs/small_logs.json").write_text('{"results": [1]}')
+    translation.collect_translation_stats.main(["--datasets", "small", "--out_file", "stats.pkl"])

@@ -91,7 +91,8 @@ def main(argv=None) -> None:
             for line in measured.missing:
                 progress.write(f"note: {line}", file=sys.stderr)
             outcome = read_output_record(logs_path(dataset)).get("results")
-            signatures[dataset] = (outcome or {}).get("bleu_signature")
+            if isinstance(outcome, dict):
+                signatures[dataset] = outcome.get("bleu_signature")
             if truth_path(dataset).exists():
                 pieces = load_pieces(layout_of(dataset).pieces)
                 aligned += alignment_rows(dataset, measured.logs, pieces)

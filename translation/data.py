@@ -16,10 +16,12 @@ from torchtext.datasets import TranslationDataset
 from attention_dynamics.errors import InputError
 from attention_dynamics.files import read_json, sha256, whole_file
 from attention_dynamics.ragged import Ragged, offsets_of
+from attention_dynamics.runs import check_name
 from attention_dynamics.textfiles import text_lines
 
 PAD, BOS, EOS, UNK = range(4)
 VOCAB_SIZE = 8000
+MOST_PIECES = 10**6  # sentencepiece works for hours on as many as there cannot be
 
 
 class Layout(NamedTuple):
@@ -82,26 +84,18 @@ def layout_of(dataset: str) -> Layout:
         if not (
             isinstance(languages, list)
             and len(languages) == 2
-            and all(isinstance(x, str) and _NAME.fullmatch(x) for x in languages)
+            and all(isinstance(x, str) for x in languages)
+            and languages[0] != languages[1]
         ):
             raise InputError(f'{about} must name the two "languages" of the data set')
+        for language in languages:
+            check_name(language, f"{about}: language")
         layout = Layout(dataset, "val", *languages)
     for split in ("train", "val"):
         for path in layout.paths(split):
             if not path.exists():
                 raise InputError(_absent(dataset, path))
     return layout
-
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-
-
-def check_name(dataset: str) -> None:
-    """Raise InputError for a name that would lead out of the folders."""
-    if not _NAME.fullmatch(dataset):
-        raise InputError(
-            f"data set {dataset!r} must have a plain name: letters, digits and _ . - (at most 100)"
-        )
 
 
 def _absent(dataset: str, path: Path) -> str:
@@ -237,14 +231,18 @@ def read_pairs(layout: Layout, split: str) -> tuple[list[tuple[str, str]], int]:
     paths = layout.paths(split)
     sides = [_json_list(path) if layout.is_json else _lines(path) for path in paths]
     check_counts(paths, sides)
+    stripped = ((src.strip(), trg.strip()) for src, trg in zip(*sides, strict=True))
+    pairs = [(src, trg) for src, trg in stripped if src and trg]
     if layout == LAYOUTS["multi30k"]:
         stem = paths[0].with_suffix("")
         fields = [("src", RawField()), ("trg", RawField())]
         read = TranslationDataset(str(stem), (f".{layout.src}", f".{layout.trg}"), fields)
-        pairs = [(example.src, example.trg) for example in read.examples]
-    else:
-        stripped = ((src.strip(), trg.strip()) for src, trg in zip(*sides, strict=True))
-        pairs = [(src, trg) for src, trg in stripped if src and trg]
+        if [(example.src, example.trg) for example in read.examples] != pairs:
+            # It would pair sentences that are no translations of each other.
+            raise InputError(
+                f"torchtext reads other lines from {paths[0]} and {paths[1]} than they have: take "
+                "out what is a carriage return within a line, or a byte-order mark"
+            )
     if not pairs:
         raise InputError(f"{paths[0]} and {paths[1]} hold no sentence pair")
     return pairs, len(sides[0]) - len(pairs)
@@ -269,6 +267,12 @@ def _json_list(path: Path) -> list[str]:
     sentences = read_json(path, "data file")
     if not isinstance(sentences, list) or not all(isinstance(text, str) for text in sentences):
         raise InputError(f"data file {path} must be a JSON list of sentences")
+    for number, text in enumerate(sentences):
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            raise InputError(
+                f"data file {path}: sentence {number} holds half of a surrogate pair (\\ud800 to "
+                "\\udfff), which is no text: mend it"
+            )
     return sentences
 
 
@@ -282,8 +286,11 @@ def train_pieces(path: Path, pairs: list[tuple[str, str]], vocab_size: int) -> N
 def make_pieces(folder: Path, pairs: list[tuple[str, str]], vocab_size: int) -> bytes:
     """A shared sentencepiece model, trained on both sides together; ``folder`` is for errors.
 
-    Raises InputError when the text is too small for ``vocab_size`` pieces, or has more characters.
+    Raises InputError when the text is too small for ``vocab_size`` pieces, or has more characters,
+    and for less than one piece beside the four special ones.
     """
+    if not 5 <= vocab_size <= MOST_PIECES:
+        raise InputError(f"--vocab_size must be from 5 to {MOST_PIECES:,}, not {vocab_size}")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(

@@ -30,6 +30,7 @@ from attention_dynamics.logs import Logs, published_layout, save_logs
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.ragged import Ragged, batches_by_length, offsets_of
 from attention_dynamics.runs import (
+    check_name,
     checkpoints_of,
     load_checkpoint,
     log_config_path,
@@ -140,9 +141,14 @@ def main(argv=None) -> None:
     args = parse_args(argv)
     device = choose_device(args.device, args.threads)
 
+    check_name(args.dataset)
     config = read_config(args.config, CONFIG_KEYS)
     entries = read_log_config(log_config_path(args.dataset))
     dataset = load_dataset(args.dataset)
+    if args.beam_size > dataset.vocab:
+        raise InputError(
+            f"--beam_size {args.beam_size} is more than the vocabulary has pieces, {dataset.vocab}"
+        )
     paths = checkpoints_of(
         log_config_path(args.dataset),
         entries,

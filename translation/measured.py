@@ -71,17 +71,29 @@ def _of_table(content: object, logs: Logs) -> np.ndarray:
     if not isinstance(content, dict) or not set(keys) <= content.keys():
         raise ValueError("holds no sparse table")
     data, indices, indptr, shape = (content[key] for key in keys)
+    if not all(
+        isinstance(part, np.ndarray) and part.ndim == 1 and part.dtype.kind == "i"
+        for part in (indices, indptr)
+    ):
+        raise ValueError("holds no sparse table: its indices are no arrays of whole numbers")
+    if not isinstance(shape, tuple) or len(shape) != 2 or shape[0] != shape[1]:
+        raise ValueError(f"holds no square table: its shape is {shape}")
+    data = number_array(data, 1)
     try:
-        table = csr_array((number_array(data, 1), indices, indptr), shape)
+        table = csr_array((data, indices, indptr), shape)
         table.check_format()
-    except (TypeError, IndexError) as error:
+    except (ValueError, TypeError, IndexError, OverflowError) as error:
         raise ValueError(f"holds no sparse table: {error}") from None
+    if not table.has_canonical_format:
+        raise ValueError("holds no sparse table: its columns do not rise in each row")
     _check_vocabulary(table.shape, logs)
     # A pair of pieces that no training sentence holds has the probability 0.
     src, trg = piece_pairs(logs)
     rows = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
     used = rows * table.shape[1] + table.indices  # rising
     wanted = src.astype(np.int64) * table.shape[1] + trg
+    if not len(used):
+        raise ValueError("holds an empty table")
     place = np.searchsorted(used, wanted).clip(max=len(used) - 1)
     return np.where(used[place] == wanted, table.data[place], 0).astype(np.float32)
 

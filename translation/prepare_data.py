@@ -47,7 +47,7 @@ from pathlib import Path
 
 import numpy as np
 import sentencepiece
-from data import LAYOUTS, VOCAB_SIZE, Layout, check_name, make_pieces
+from data import LAYOUTS, VOCAB_SIZE, Layout, make_pieces
 from sources import (
     FULL,
     LANGUAGES,
@@ -65,9 +65,10 @@ from toy import SOURCE, TARGET, Toy, make_toy
 
 from attention_dynamics.archives import Source
 from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.files import sha256, whole_file, write_json, write_text
+from attention_dynamics.files import json_text, sha256, write_together
 from attention_dynamics.hub import resolve_revision
 from attention_dynamics.options import count, script_parser
+from attention_dynamics.runs import check_name
 from attention_dynamics.seeding import seed
 from attention_dynamics.tables import format_table
 
@@ -242,16 +243,6 @@ def main(argv=None) -> None:
     for warning in warnings:
         print(f"WARNING: {warning}", file=sys.stderr)
 
-    layout.about.unlink(missing_ok=True)  # until all is written, there is no complete set of files
-    # A vocabulary that is not the text's own must not stay behind either.
-    layout.pieces.unlink(missing_ok=True)
-    for split, paths in sides.items():
-        for side, path in enumerate(paths):
-            _write(path, [pair[side] for pair in splits[split].pairs], layout.is_json)
-    with whole_file(layout.pieces) as stream:
-        stream.write(model)
-    if toy:
-        write_json(folder / "truth.json", toy.truth(args.seed), None)
     about = {
         "dataset": args.dataset,
         "languages": [*languages],
@@ -264,8 +255,14 @@ def main(argv=None) -> None:
         "notes": found.notes,
         "warnings": warnings,
     }
-    # Last, so that it stands for a complete set of files.
-    write_json(layout.about, about)
+    files = {layout.about: json_text(about).encode(), layout.pieces: model}
+    if toy:
+        files[folder / "truth.json"] = json_text(toy.truth(args.seed), None).encode()
+    for split, paths in sides.items():
+        for side, path in enumerate(paths):
+            sentences = [pair[side] for pair in splits[split].pairs]
+            files |= _files(path, sentences, layout.is_json)
+    write_together(files)
 
 
 def _layout(args: argparse.Namespace) -> tuple[Layout, Pair]:
@@ -274,8 +271,9 @@ def _layout(args: argparse.Namespace) -> tuple[Layout, Pair]:
         return LAYOUTS[args.dataset], LANGUAGES[args.dataset]
     if args.dataset == TOY:
         return Layout(TOY, "val", SOURCE, TARGET), (SOURCE, TARGET)
-    for name in (args.dataset, args.src_lang, args.trg_lang):
-        check_name(name)
+    check_name(args.dataset)
+    for option in ("src_lang", "trg_lang"):
+        check_name(getattr(args, option), f"--{option}")
     for known, layout in LAYOUTS.items():
         if args.dataset.lower() == layout.folder.lower():
             raise InputError(f"{args.dataset} is the folder of --dataset {known}: use that name")
@@ -359,12 +357,12 @@ def _row(split: str, language: str, sentences: list[str], pieces) -> dict:
     }
 
 
-def _write(path: Path, sentences: list[str], is_json: bool) -> None:
-    lines = "".join(f"{sentence}\n" for sentence in sentences)
-    if is_json:
-        write_json(path, sentences, None)
-        path = path.with_name(f"{path.name}_raw")
-    write_text(path, lines)
+def _files(path: Path, sentences: list[str], is_json: bool) -> dict[Path, bytes]:
+    """What a side of a split is written as."""
+    lines = "".join(f"{sentence}\n" for sentence in sentences).encode()
+    if not is_json:
+        return {path: lines}
+    return {path: json_text(sentences, None).encode(), path.with_name(f"{path.name}_raw"): lines}
 
 
 def _file_facts(path: str | os.PathLike) -> dict:
