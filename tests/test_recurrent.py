@@ -1,4 +1,4 @@
-"""The fast recurrent layers equal the packed ones, whatever the lengths; gradients pulled back too."""
+"""Fast recurrent layers equal the packed ones, whatever the lengths; gradients pulled back too."""
 
 import pytest
 import torch
