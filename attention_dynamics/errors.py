@@ -15,6 +15,10 @@ class InputError(Exception):
     """A wrong input: the message says what is wrong, where, and what to do about it."""
 
 
+class WorkError(Exception):
+    """A failure while working, not of the input: the message says what went wrong."""
+
+
 class _Terminated(BaseException):
     """SIGTERM came; as an exception, so that files half written are removed."""
 
@@ -29,6 +33,8 @@ def run_script(main: Callable[[], object]) -> None:
         main()
     except InputError as error:
         _end(f"{name}: error: {error}", 2)
+    except WorkError as error:
+        _end(f"{name}: failed: {error}", 1)
     except BrokenPipeError:
         sys.stdout = None  # the reader (head, less) left: nothing more can be written to it
         sys.exit(1)

@@ -1,0 +1,250 @@
+"""Train models to copy sequences, over many seeds, and count how many learn it (method A.3).
+
+    python seq2seq.py --no_rep
+    python seq2seq.py --no_rep num_vocab=60
+    python seq2seq.py --no_rep --num_vocab 60 --num_seeds 40 --jobs 4
+
+Without repetition, 40 tokens of 40 are a permutation: each sequence is the same bag of words, so
+that nothing tells which word says which until the attention is right, and the copying often fails.
+40 of 60 is learned. An option that takes a value may also be written name=value.
+
+Writes logs/{exp_name}.pkl, a list over seeds of lists of evaluations: dicts of loss, acc,
+attn_acc (the most attended token is the one being copied), attn_acc_m1 and attn_acc_p1 (it is one
+position after, before), and beta_acc (the token is right when all attention is put on the token
+being copied: the knowledge that leads the attention). The first is made after the update of step
+0, the others --save_every steps apart. A .json beside it says how it was made. Prints how many
+seeds reach an accuracy of 0.95, with a 95% interval (Wilson). A finished output is not made again
+without --overwrite.
+"""
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from data import check_task
+from histories import default_name, histories_path, load_histories, success_row
+from models import MEASURES
+from tqdm import tqdm
+from training import History, Settings, check_precision, train_seed, train_stacked
+from workers import side_by_side
+
+from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
+from attention_dynamics.errors import InputError, run_script
+from attention_dynamics.files import check_writable, write_pickle
+from attention_dynamics.options import count, script_parser
+from attention_dynamics.runs import output_is_current, read_output_record, record_output
+from attention_dynamics.seeding import LARGEST_SEED, seed
+from attention_dynamics.tables import format_table
+
+
+def seed_list(text: str) -> list[int]:
+    """The type of ``--seeds``: seeds written as 0,3,7, each once."""
+    seeds = [seed(part) for part in text.split(",")]
+    if len(set(seeds)) < len(seeds):
+        raise argparse.ArgumentTypeError(f"names a seed twice: {text}")
+    return seeds
+
+
+def parse_args(argv=None) -> argparse.Namespace:
+    parser = script_parser(__doc__)
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="name=value",
+        help="an option that takes a value, in this spelling",
+    )
+    parser.add_argument(
+        "--seq_length", type=count, default=40, help="tokens to copy (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--num_vocab",
+        type=count,
+        default=40,
+        help="tokens that a sequence is drawn from (default: %(default)s)",
+    )
+    parser.add_argument("--no_rep", action="store_true", help="draw no token twice in a sequence")
+    parser.add_argument("--bi", action="store_true", help="encoder that reads in both directions")
+    parser.add_argument(
+        "--hidden_dim",
+        type=count,
+        default=256,
+        help="size of embeddings and states (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--bsize", type=count, default=128, help="sequences in a batch (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--steps_s1", type=count, default=200, help="updates (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--save_every",
+        type=count,
+        default=10,
+        help="updates between evaluations; changes no weight (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--invasive_uniform", action="store_true", help="freeze the attention uniform"
+    )
+    parser.add_argument(
+        "--no_context", action="store_true", help="replace the context by 0: a decoder on its own"
+    )
+    parser.add_argument(
+        "--early_stop",
+        action="store_true",
+        help="end a seed at its first evaluation with an accuracy of 0.95",
+    )
+    parser.add_argument(
+        "--exp_name", default=None, help="of the output (default: made of the options)"
+    )
+    parser.add_argument(
+        "--num_seeds",
+        type=count,
+        default=None,
+        help="train seeds 0, 1, ... of this number (default: 20)",
+    )
+    parser.add_argument(
+        "--seeds", type=seed_list, default=None, help="seeds, such as 0,3,7, instead"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="make a finished output anew")
+    add_device_options(parser)
+    parser.add_argument(
+        "--grouping",
+        choices=("processes", "batched"),
+        default=None,
+        help="seeds in side-by-side processes, or all as one model; the same numbers up to "
+        "rounding (default: batched on cuda, else processes)",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=count,
+        default=None,
+        help="processes side by side (default: as many as there are CPUs; 1 on mps and cuda)",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("fp32", "bf16"),
+        default="fp32",
+        help="of training; bf16 is automatic mixed precision, where the device has it "
+        "(default: %(default)s)",
+    )
+    given = list(sys.argv[1:] if argv is None else argv)
+    args = parser.parse_intermixed_args(given)
+    if args.overrides:
+        with_values = {
+            action.dest
+            for action in parser._actions
+            if action.option_strings and action.nargs is None
+        }
+        for override in args.overrides:
+            name, equals, value = override.partition("=")
+            if not equals or name not in with_values:
+                parser.error(
+                    f"{override!r}: write name=value, with a name of "
+                    f"{', '.join(sorted(with_values))}"
+                )
+            given += [f"--{name}", value]
+        args = parser.parse_intermixed_args(given)
+    if args.seeds and args.num_seeds is not None:
+        parser.error("--seeds names the seeds, so --num_seeds has nothing to count")
+    args.seeds = args.seeds or list(range(args.num_seeds or 20))
+    if args.seeds[-1] > LARGEST_SEED:
+        parser.error(f"--num_seeds must be at most {LARGEST_SEED}")
+    return args
+
+
+def main(argv=None) -> None:
+    args = parse_args(argv)
+    device = choose_device(args.device, args.threads)
+    settings = Settings(
+        seq_length=args.seq_length,
+        num_vocab=args.num_vocab,
+        no_rep=args.no_rep,
+        bi=args.bi,
+        hidden_dim=args.hidden_dim,
+        bsize=args.bsize,
+        steps=args.steps_s1,
+        save_every=args.save_every,
+        invasive_uniform=args.invasive_uniform,
+        no_context=args.no_context,
+        early_stop=args.early_stop,
+        precision=args.precision,
+    )
+    check_task(settings.task)
+    check_precision(args.precision, device)
+    name = args.exp_name or default_name(settings)
+    if not name or Path(name).name != name:
+        raise InputError(f"--exp_name {name!r} must be a plain file name: it is written to logs/")
+    path = histories_path(name)
+    check_writable(path, Path("data"))
+    described = {**asdict(settings), "seeds": args.seeds}
+    if path.exists() and not args.overwrite:
+        check_same(path, described)
+        print(f"{path} is up to date; --overwrite makes it anew")
+        print(format_table([success_row(name, load_histories(path))]))
+        return
+
+    started = time.perf_counter()
+    grouping = args.grouping or ("batched" if device.type == "cuda" else "processes")
+    if grouping == "batched":
+        histories = train_batched(settings, args.seeds, device)
+    else:
+        jobs = args.jobs or (len(os.sched_getaffinity(0)) if device.type == "cpu" else 1)
+        jobs = min(jobs, len(args.seeds))
+        histories = train_in_processes(settings, args.seeds, device, args.threads, jobs)
+    # Made anew: what came from other processes would be pickled to other bytes.
+    histories = [[{key: e[key] for key in MEASURES} for e in history] for history in histories]
+
+    write_pickle(path, histories)
+    row = success_row(name, histories)
+    results = {
+        **row,
+        "seconds": time.perf_counter() - started,
+        "peak_memory_mb": peak_memory_mb(),
+        "device": device.type,
+        "threads": args.threads,
+        "grouping": grouping,
+    }
+    record_output(path, described, results)
+    print(format_table([row]))
+    print(f"{path}: {len(histories)} seeds, {results['seconds']:.0f} s")
+
+
+def check_same(path: Path, settings: dict) -> None:
+    """InputError unless ``path`` was made with ``settings`` and is whole."""
+    if output_is_current(path, settings):
+        return
+    earlier = read_output_record(path).get("settings")
+    earlier = earlier if isinstance(earlier, dict) else {}
+    differing = [key for key in settings if earlier.get(key) != settings[key]]
+    what = "; ".join(f"{key} was {earlier.get(key)!r}, is {settings[key]!r}" for key in differing)
+    raise InputError(
+        f"{path} exists and is of other settings ({what or 'its content has changed'}); name "
+        "another --exp_name, or --overwrite replaces it"
+    )
+
+
+def train_in_processes(
+    settings: Settings, seeds: list[int], device: torch.device, threads: int, jobs: int
+) -> list[History]:
+    """The histories of ``seeds``, each trained by itself, ``jobs`` side by side."""
+    tasks = [(settings, one, device.type, threads) for one in seeds]
+    found: dict[int, History] = {}
+    with tqdm(total=len(seeds), unit="seed", disable=not sys.stderr.isatty()) as progress:
+        for number, history in side_by_side(train_seed, tasks, jobs):
+            found[number] = history
+            progress.update()
+    return [found[number] for number in range(len(seeds))]
+
+
+def train_batched(settings: Settings, seeds: list[int], device: torch.device) -> list[History]:
+    """The histories of ``seeds``, trained as one model."""
+    with tqdm(total=settings.steps, unit="step", disable=not sys.stderr.isatty()) as progress:
+        return train_stacked(settings, seeds, device, progress.update)
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,88 @@
+"""Independent pieces of work in side-by-side processes, of one thread each as a rule."""
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+
+from attention_dynamics.errors import InputError, WorkError
+
+
+def side_by_side(function: Callable, tasks: Iterable[tuple], jobs: int) -> Iterator[tuple]:
+    """Yield (number of the task, ``function(*task)``) for each task, as they finish.
+
+    A task is taken from ``tasks`` only when a process is free for it. With one job everything is
+    computed here. ``function`` is one of a module, and what it takes and returns can be pickled.
+
+    Raises WorkError when a task fails or its process is killed; the others are ended then. An
+    InputError of a task is raised as it is.
+    """
+    if jobs == 1:
+        for number, task in enumerate(tasks):
+            yield number, function(*task)
+        return
+    waiting = enumerate(tasks)
+    context = multiprocessing.get_context("spawn")
+    workers: dict[Connection, multiprocessing.process.BaseProcess] = {}
+    busy: dict[Connection, int] = {}  # the task of each worker
+    try:
+        while True:
+            idle = [connection for connection in workers if connection not in busy]
+            while (idle or len(workers) < jobs) and (given := next(waiting, None)):
+                connection = idle.pop() if idle else _start(context, function, workers)
+                busy[connection] = given[0]
+                try:
+                    connection.send(given[1])
+                except OSError:
+                    raise _killed(given[0], workers[connection]) from None
+            if not busy:
+                return
+            for connection in wait(list(busy)):
+                number = busy.pop(connection)
+                try:
+                    result, error = connection.recv()
+                except (EOFError, OSError):
+                    raise _killed(number, workers[connection]) from None
+                if error is not None:
+                    raise error
+                yield number, result
+    finally:
+        for connection, worker in workers.items():
+            connection.close()
+            worker.kill()
+        for worker in workers.values():
+            worker.join()
+
+
+def _start(context, function: Callable, workers: dict) -> Connection:
+    ours, theirs = context.Pipe()
+    worker = context.Process(target=_work, args=(theirs, function), daemon=True)
+    worker.start()
+    theirs.close()  # so that the end of the process is the end of the connection
+    workers[ours] = worker
+    return ours
+
+
+def _killed(number: int, worker) -> WorkError:
+    worker.join()
+    how = f"exit code {worker.exitcode}"
+    if worker.exitcode < 0:
+        how = f"killed by {signal.Signals(-worker.exitcode).name}"
+    return WorkError(f"the process of task {number} ended before its result ({how})")
+
+
+def _work(connection: Connection, function: Callable) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
+    while True:
+        try:
+            task = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer = (function(*task), None)
+        except InputError as error:
+            answer = (None, error)
+        except Exception as error:
+            line = (str(error).strip() or "no message").splitlines()[0]
+            answer = (None, WorkError(f"a process failed with {type(error).__name__}: {line}"))
+        connection.send(answer)
