@@ -5,7 +5,7 @@ the gold run, past the level that the KTIW of a run whose attention stays *unifo
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import matplotlib.style
@@ -69,10 +69,9 @@ def plot_dynamics(
         unit: what stands behind a number of ``alpha_perfs`` out of 100; "" for BLEU.
         levels: which ``agr_*`` to draw, where ``result`` has them; see LEVELS, "normal" besides.
     """
-    paths = [Path(f"{os.fspath(path_stem)}{suffix}") for suffix in (".svg", ".png", ".csv")]
-    # The default style first: a user's matplotlibrc would change the figure.
-    with matplotlib.style.context(["default", _STYLE]):
-        figure = draw_dynamics(
+
+    def draw() -> Figure:
+        return draw_dynamics(
             result,
             title=title,
             metric=metric,
@@ -81,11 +80,32 @@ def plot_dynamics(
             unit=unit,
             levels=levels,
         )
+
+    return write_figure(path_stem, draw, dynamics_rows(result), title)
+
+
+def write_figure(
+    path_stem: str | os.PathLike, draw: Callable[[], Figure], rows: list[dict], title: str
+) -> list[Path]:
+    """Write what ``draw`` makes in our style, and the ``rows`` of numbers behind it.
+
+    Args:
+        path_stem: path without a suffix; its folder is made.
+        draw: makes the figure.
+        rows: of the csv.
+        title: in the metadata of svg and png.
+
+    Returns the paths of ``{path_stem}.svg``, ``.png`` and ``.csv``.
+    """
+    paths = [Path(f"{os.fspath(path_stem)}{suffix}") for suffix in (".svg", ".png", ".csv")]
+    # The default style first: a user's matplotlibrc would change the figure.
+    with matplotlib.style.context(["default", _STYLE]):
+        figure = draw()
         with whole_file(paths[0]) as stream:
             figure.savefig(stream, format="svg", metadata={"Date": None, "Title": title})
         with whole_file(paths[1]) as stream:
             figure.savefig(stream, format="png", dpi=160, metadata={"Title": title})
-    write_text(paths[2], format_table(dynamics_rows(result), "csv") + "\n")
+    write_text(paths[2], format_table(rows, "csv") + "\n")
     return paths
 
 

@@ -1,0 +1,141 @@
+"""Speed of the sequence-copying experiment beside a plain reference of the same method.
+
+    python benchmarks/copying.py
+    python benchmarks/copying.py --seeds 4 --steps 20
+    python benchmarks/copying.py --device cuda
+
+Trains the same seeds on 40 tokens of 40 without repetition, in the plain reference one seed after
+another on one thread, and in ours as seq2seq.py does by default: in side-by-side processes of one
+thread on the CPU, as one batched model on CUDA (the reference then too computes there). That both
+give the same first evaluations is checked. Sections:
+
+    fp32      single precision
+    bf16      ours with --precision bf16, where the device has it
+
+Prints a table per section and keeps it, with facts about the machine, in benchmarks/results/. At
+the default size, 20 seeds x 200 steps, the reference alone takes about an hour on one CPU core.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from measure import add_results, compared, machine_facts
+from reference import copying as reference
+
+from attention_dynamics.devices import choose_device
+from attention_dynamics.errors import InputError, run_script
+from attention_dynamics.options import count, script_parser
+from attention_dynamics.tables import format_table
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "SequenceCopying"))  # its processes import it by name, too
+
+from training import Settings, check_precision, train_seed, train_stacked  # noqa: E402
+from workers import side_by_side  # noqa: E402
+
+TARGETS = {("fp32", "cpu"): 2.0, ("bf16", "cpu"): 4.0, ("fp32", "cuda"): 10.0, ("bf16", "cuda"): 10}
+
+
+def parse_args(argv=None) -> argparse.Namespace:
+    parser = script_parser(__doc__)
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=("fp32", "bf16"),
+        default=["fp32", "bf16"],
+        help="sections to run (default: both)",
+    )
+    parser.add_argument("--seeds", type=count, default=20, help="(default: %(default)s)")
+    parser.add_argument("--steps", type=count, default=200, help="(default: %(default)s)")
+    parser.add_argument(
+        "--jobs",
+        type=count,
+        default=len(os.sched_getaffinity(0)),
+        help="processes of ours on the CPU (default: as many as there are CPUs)",
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of both sides")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="tiny models: shows that the benchmark runs, its numbers mean nothing",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=None,
+        help="results file; other sections in it are kept "
+        "(default: benchmarks/results/copying.json; with --quick none)",
+    )
+    args = parser.parse_args(argv)
+    if args.out is None and not args.quick:
+        args.out = HERE / "results" / "copying.json"
+    return args
+
+
+def run_reference(settings: Settings, seeds: range, device: torch.device) -> list:
+    """The histories of the reference."""
+    with torch.device(device):  # where its tensors are made
+        return [
+            reference.train(
+                seed,
+                settings.seq_length,
+                settings.num_vocab,
+                settings.no_rep,
+                settings.hidden_dim,
+                settings.bsize,
+                settings.steps,
+            )
+            for seed in seeds
+        ]
+
+
+def run_ours(settings: Settings, seeds: range, device: torch.device, jobs: int) -> list:
+    """The histories of ours."""
+    if device.type == "cuda":
+        return train_stacked(settings, list(seeds), device, lambda: None)
+    tasks = [(settings, seed, device.type, 1) for seed in seeds]
+    found = dict(side_by_side(train_seed, tasks, jobs))
+    return [found[number] for number in range(len(seeds))]
+
+
+def seconds_of(function, *args) -> tuple[float, list]:
+    start = time.perf_counter()
+    result = function(*args)
+    return time.perf_counter() - start, result
+
+
+def main(argv=None) -> None:
+    args = parse_args(argv)
+    device = choose_device(args.device, 1)
+    sizes = {"seq_length": 5, "num_vocab": 5, "hidden_dim": 8, "bsize": 4} if args.quick else {}
+    settings = {"no_rep": True, "steps": args.steps, **sizes}
+    seeds = range(args.seeds)
+    times, plain = seconds_of(run_reference, Settings(**settings), seeds, device)
+    facts = {**machine_facts(1), "jobs": args.jobs, "device": device.type, "quick": args.quick}
+    for precision in args.only:
+        try:
+            check_precision(precision, device)
+        except InputError as error:
+            print(f"\n{precision} is left out: {error}")
+            continue
+        ours = Settings(**settings, precision=precision)
+        our_times, histories = seconds_of(run_ours, ours, seeds, device, args.jobs)
+        if precision == "fp32":
+            first = [[history[0]["loss"] for history in side] for side in (plain, histories)]
+            np.testing.assert_allclose(*first, rtol=1e-5)
+        what = f"{args.seeds} seeds x {args.steps} steps"
+        name = f"{ours.seq_length} of {ours.num_vocab}"
+        target = TARGETS[precision, device.type]
+        rows = [compared(name, what, "s", times, our_times, target)]
+        if args.out is not None:
+            add_results(args.out, precision, facts, rows)
+        print(f"\n{precision}\n{format_table(rows)}", flush=True)
+
+
+if __name__ == "__main__":
+    run_script(main)
