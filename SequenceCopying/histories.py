@@ -8,7 +8,7 @@ from training import LEARNED, History, Settings, learned
 
 from attention_dynamics.errors import InputError
 from attention_dynamics.pickles import load_pickle
-from attention_dynamics.runs import read_output_record
+from attention_dynamics.runs import output_is_current, read_output_record
 
 
 def default_name(settings: Settings) -> str:
@@ -52,6 +52,20 @@ def steps_of(path: Path, history: History) -> list[int]:
     settings = read_output_record(path).get("settings")
     every = settings.get("save_every") if isinstance(settings, dict) else None
     return [(every if type(every) is int else 10) * place for place in range(len(history))]
+
+
+def check_same(path: Path, settings: dict) -> None:
+    """InputError unless ``path`` was made with ``settings`` and is whole."""
+    if output_is_current(path, settings):
+        return
+    earlier = read_output_record(path).get("settings")
+    earlier = earlier if isinstance(earlier, dict) else {}
+    differing = [key for key in settings if earlier.get(key) != settings[key]]
+    what = "; ".join(f"{key} was {earlier.get(key)!r}, is {settings[key]!r}" for key in differing)
+    raise InputError(
+        f"{path} exists and is of other settings ({what or 'its content has changed'}); "
+        "--overwrite replaces it"
+    )
 
 
 def share_interval(count: int, of: int) -> tuple[float, float]:

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import torch
 from data import check_task
-from histories import default_name, histories_path, load_histories, success_row
+from histories import check_same, default_name, histories_path, load_histories, success_row
 from models import MEASURES
 from tqdm import tqdm
 from training import History, Settings, check_precision, train_seed, train_stacked
@@ -36,7 +36,7 @@ from attention_dynamics.devices import add_device_options, choose_device, peak_m
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.files import check_writable, write_pickle
 from attention_dynamics.options import count, script_parser
-from attention_dynamics.runs import output_is_current, read_output_record, record_output
+from attention_dynamics.runs import record_output
 from attention_dynamics.seeding import LARGEST_SEED, seed
 from attention_dynamics.tables import format_table
 
@@ -211,20 +211,6 @@ def main(argv=None) -> None:
     record_output(path, described, results)
     print(format_table([row]))
     print(f"{path}: {len(histories)} seeds, {results['seconds']:.0f} s")
-
-
-def check_same(path: Path, settings: dict) -> None:
-    """InputError unless ``path`` was made with ``settings`` and is whole."""
-    if output_is_current(path, settings):
-        return
-    earlier = read_output_record(path).get("settings")
-    earlier = earlier if isinstance(earlier, dict) else {}
-    differing = [key for key in settings if earlier.get(key) != settings[key]]
-    what = "; ".join(f"{key} was {earlier.get(key)!r}, is {settings[key]!r}" for key in differing)
-    raise InputError(
-        f"{path} exists and is of other settings ({what or 'its content has changed'}); name "
-        "another --exp_name, or --overwrite replaces it"
-    )
 
 
 def train_in_processes(
