@@ -46,10 +46,27 @@ def translation() -> SimpleNamespace:
 
 
 @pytest.fixture(scope="session")
+def copying() -> SimpleNamespace:
+    """The modules of SequenceCopying/, such as ``copying.models.read``."""
+    return load_folder(ROOT / "SequenceCopying")
+
+
+@pytest.fixture(scope="session")
 def plain_translation() -> ModuleType:
     """The plain reference of the translation experiment, benchmarks/reference/translation.py."""
-    path = ROOT / "benchmarks" / "reference" / "translation.py"
-    spec = importlib.util.spec_from_file_location("plain_translation", path)
+    return plain_reference("translation")
+
+
+@pytest.fixture(scope="session")
+def plain_copying() -> ModuleType:
+    """The plain reference of the copying experiment, benchmarks/reference/copying.py."""
+    return plain_reference("copying")
+
+
+def plain_reference(name: str) -> ModuleType:
+    """benchmarks/reference/{name}.py as a module."""
+    path = ROOT / "benchmarks" / "reference" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"plain_{name}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

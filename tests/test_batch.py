@@ -23,7 +23,7 @@ echo "fine"
 @pytest.fixture
 def folder(tmp_path) -> Path:
     """A copy of all batch files, with an interpreter that only notes its calls."""
-    for experiment in ("classification", "translation"):
+    for experiment in ("classification", "translation", "SequenceCopying"):
         (tmp_path / experiment).mkdir()
         for path in (ROOT / experiment).glob("*.sh"):
             shutil.copy(path, tmp_path / experiment)
@@ -115,6 +115,16 @@ def test_the_grid_of_translation(folder):
             f"embedding_beta.py --dataset {name}",
             f"ibm1_beta.py --dataset {name}",
         )
+    ]
+
+
+def test_the_settings_of_copying(folder):
+    process = run(folder, "copying_runs.sh", "--num_seeds", "4", experiment="SequenceCopying")
+    assert process.returncode == 0, process.stderr
+    assert calls(folder) == [
+        "seq2seq.py --no_rep --num_vocab 40 --num_seeds 4",
+        "seq2seq.py --no_rep --num_vocab 60 --num_seeds 4",
+        "plot_copying.py",
     ]
 
 
