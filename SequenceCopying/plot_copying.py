@@ -26,6 +26,7 @@ from training import LEARNED, History, Settings
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.figures import write_figure
 from attention_dynamics.options import script_parser
+from attention_dynamics.runs import check_name
 from attention_dynamics.tables import format_table
 
 # measure -> (what it is, colour after Okabe and Ito).
@@ -109,6 +110,8 @@ def draw_curves(names: list[str], steps: list, settings: list[list[History]]) ->
 
 def main(argv=None) -> None:
     args = parse_args(argv)
+    for name in args.names:
+        check_name(name, "--names")
     if args.names[0] == args.names[1]:
         raise InputError(f"--names names {args.names[0]} twice: there is nothing to compare")
     paths = [histories_path(name) for name in args.names]

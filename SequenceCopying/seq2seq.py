@@ -33,12 +33,14 @@ from training import History, Settings, check_precision, train_seed, train_stack
 from workers import side_by_side
 
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
-from attention_dynamics.errors import InputError, run_script
+from attention_dynamics.errors import run_script
 from attention_dynamics.files import check_writable, write_pickle
 from attention_dynamics.options import count, script_parser
-from attention_dynamics.runs import record_output
-from attention_dynamics.seeding import LARGEST_SEED, seed
+from attention_dynamics.runs import check_name, record_output
+from attention_dynamics.seeding import seed
 from attention_dynamics.tables import format_table
+
+MOST_SEEDS = 10**5  # more histories than a list in memory should hold
 
 
 def seed_list(text: str) -> list[int]:
@@ -150,9 +152,9 @@ def parse_args(argv=None) -> argparse.Namespace:
         args = parser.parse_intermixed_args(given)
     if args.seeds and args.num_seeds is not None:
         parser.error("--seeds names the seeds, so --num_seeds has nothing to count")
+    if args.num_seeds is not None and args.num_seeds > MOST_SEEDS:
+        parser.error(f"--num_seeds must be at most {MOST_SEEDS}")
     args.seeds = args.seeds or list(range(args.num_seeds or 20))
-    if args.seeds[-1] > LARGEST_SEED:
-        parser.error(f"--num_seeds must be at most {LARGEST_SEED}")
     return args
 
 
@@ -175,9 +177,8 @@ def main(argv=None) -> None:
     )
     check_task(settings.task)
     check_precision(args.precision, device)
-    name = args.exp_name or default_name(settings)
-    if not name or Path(name).name != name:
-        raise InputError(f"--exp_name {name!r} must be a plain file name: it is written to logs/")
+    name = default_name(settings) if args.exp_name is None else args.exp_name
+    check_name(name, "--exp_name")
     path = histories_path(name)
     check_writable(path, Path("data"))
     described = {**asdict(settings), "seeds": args.seeds}

@@ -279,6 +279,7 @@ def test_overrides_and_default_names(copying):
         (["60"], "'60': write name=value"),
         (["num_vocab=-1"], "must be at least 1"),
         (["--seeds", "1,1"], "names a seed twice"),
+        (["--num_seeds", "100001"], "--num_seeds must be at most 100000"),
         (["--seeds", "1", "--num_seeds", "2"], "--num_seeds has nothing to count"),
     ],
 )
@@ -293,7 +294,7 @@ def test_wrong_options_are_refused(copying, capsys, args, part):
     ("args", "part"),
     [
         (["--seq_length", "7"], "--seq_length 7 needs --num_vocab 7 at least, not 6"),
-        (["--exp_name", "a/b"], "--exp_name 'a/b' must be a plain file name"),
+        (["--exp_name", "a/b"], "--exp_name 'a/b' must have a plain name"),
         (["--exp_name", "small", "--bi"], "other settings (bi was False, is True)"),
     ],
 )
@@ -385,6 +386,8 @@ def test_plot_refuses_what_is_no_history(tmp_path, monkeypatch, copying, content
     write_pickle("logs/a.pkl", content)
     with pytest.raises(InputError, match=r"logs/a\.pkl holds no histories"):
         copying.plot_copying.main(["--names", "a", "b"])
+    with pytest.raises(InputError, match=r"--names '\.\./a' must have a plain name"):
+        copying.plot_copying.main(["--names", "../a", "b"])
     with pytest.raises(InputError, match="names a twice"):
         copying.plot_copying.main(["--names", "a", "a"])
 
