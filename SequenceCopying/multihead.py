@@ -22,7 +22,6 @@ kind that exceeds 0.95, with a 95% interval (Wilson).
 
 import argparse
 import math
-import os
 import sys
 import time
 from contextlib import closing
@@ -49,7 +48,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from tqdm import tqdm
 from training import History
-from workers import side_by_side
+from workers import add_jobs_option, default_jobs, side_by_side
 
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
 from attention_dynamics.errors import InputError, WorkError, run_script
@@ -105,12 +104,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     parser.add_argument("--overwrite", action="store_true", help="make a finished output anew")
     add_device_options(parser)
-    parser.add_argument(
-        "--jobs",
-        type=count,
-        default=None,
-        help="processes side by side (default: as many as there are CPUs; 1 on mps and cuda)",
-    )
+    add_jobs_option(parser)
     args = parser.parse_args(argv)
     possible = {
         "bad": math.comb(args.num_bad, args.num_heads),
@@ -378,7 +372,7 @@ def main(argv=None) -> None:
         histories = load_pickle(path, "combinations")
     else:
         started = time.perf_counter()
-        jobs = args.jobs or (len(os.sched_getaffinity(0)) if device == "cpu" else 1)
+        jobs = args.jobs or default_jobs(device)
         open_folder(args.folder, settings)
         heads = find_heads(args, settings, device, jobs)
         heads["random"] = make_random_heads(args, settings)

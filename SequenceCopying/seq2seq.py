@@ -18,7 +18,6 @@ without --overwrite.
 """
 
 import argparse
-import os
 import sys
 import time
 from dataclasses import asdict
@@ -30,7 +29,7 @@ from histories import check_same, default_name, histories_path, load_histories, 
 from models import MEASURES
 from tqdm import tqdm
 from training import History, Settings, check_precision, train_seed, train_stacked
-from workers import side_by_side
+from workers import add_jobs_option, default_jobs, side_by_side
 
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
 from attention_dynamics.errors import run_script
@@ -120,12 +119,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         help="seeds in side-by-side processes, or all as one model; the same numbers up to "
         "rounding (default: batched on cuda, else processes)",
     )
-    parser.add_argument(
-        "--jobs",
-        type=count,
-        default=None,
-        help="processes side by side (default: as many as there are CPUs; 1 on mps and cuda)",
-    )
+    add_jobs_option(parser)
     parser.add_argument(
         "--precision",
         choices=("fp32", "bf16"),
@@ -193,7 +187,7 @@ def main(argv=None) -> None:
     if grouping == "batched":
         histories = train_batched(settings, args.seeds, device)
     else:
-        jobs = args.jobs or (len(os.sched_getaffinity(0)) if device.type == "cpu" else 1)
+        jobs = args.jobs or default_jobs(device.type)
         jobs = min(jobs, len(args.seeds))
         histories = train_in_processes(settings, args.seeds, device, args.threads, jobs)
     # Made anew: what came from other processes would be pickled to other bytes.

@@ -1,11 +1,33 @@
 """Independent pieces of work in side-by-side processes, of one thread each as a rule."""
 
+import argparse
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 
 from attention_dynamics.errors import InputError, WorkError
+from attention_dynamics.options import count
+
+
+def add_jobs_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--jobs``; None when it is not given, see :func:`default_jobs`."""
+    parser.add_argument(
+        "--jobs",
+        type=count,
+        default=None,
+        help="processes side by side (default: as many as there are CPUs; 1 on mps and cuda)",
+    )
+
+
+def default_jobs(device: str) -> int:
+    """How many processes share the device of this type."""
+    if device != "cpu":
+        return 1
+    if hasattr(os, "sched_getaffinity"):  # the CPUs this process may use; Linux only
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def side_by_side(function: Callable, tasks: Iterable[tuple], jobs: int) -> Iterator[tuple]:

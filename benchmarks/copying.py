@@ -17,7 +17,6 @@ the default size, 20 seeds x 200 steps, the reference alone takes about an hour 
 """
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
@@ -36,7 +35,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "SequenceCopying"))  # its processes import it by name, too
 
 from training import Settings, check_precision, train_seed, train_stacked  # noqa: E402
-from workers import side_by_side  # noqa: E402
+from workers import add_jobs_option, default_jobs, side_by_side  # noqa: E402
 
 TARGETS = {("fp32", "cpu"): 2.0, ("bf16", "cpu"): 4.0, ("fp32", "cuda"): 10.0, ("bf16", "cuda"): 10}
 
@@ -52,12 +51,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     parser.add_argument("--seeds", type=count, default=20, help="(default: %(default)s)")
     parser.add_argument("--steps", type=count, default=200, help="(default: %(default)s)")
-    parser.add_argument(
-        "--jobs",
-        type=count,
-        default=len(os.sched_getaffinity(0)),
-        help="processes of ours on the CPU (default: as many as there are CPUs)",
-    )
+    add_jobs_option(parser)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of both sides")
     parser.add_argument(
         "--quick",
@@ -72,6 +66,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         "(default: benchmarks/results/copying.json; with --quick none)",
     )
     args = parser.parse_args(argv)
+    args.jobs = args.jobs or default_jobs(args.device)
     if args.out is None and not args.quick:
         args.out = HERE / "results" / "copying.json"
     return args
