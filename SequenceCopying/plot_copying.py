@@ -99,10 +99,10 @@ def draw_curves(names: list[str], steps: list, settings: list[list[History]]) ->
             axes.set_ylim(-0.03, 1.03)
             if column == 0:
                 axes.set_ylabel(label)
-        grid[0, column].set_title(f"{name}\n{len(histories)} seeds", fontsize=9)
+        seeds = "1 seed" if len(histories) == 1 else f"{len(histories)} seeds"
+        grid[0, column].set_title(f"{name}\n{seeds}", fontsize=9)
+        grid[0, column].axhline(LEARNED, color="#6b6b6b", linewidth=0.8, dashes=(2, 2))
         grid[-1, column].set_xlabel("training step")
-    grid[0, 0].axhline(LEARNED, color="#6b6b6b", linewidth=0.8, dashes=(2, 2))
-    grid[0, 1].axhline(LEARNED, color="#6b6b6b", linewidth=0.8, dashes=(2, 2))
     figure.align_ylabels(grid[:, 0])
     figure.tight_layout()
     return figure
