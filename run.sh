@@ -3,7 +3,7 @@
 # Makes or reuses .venv and installs what is missing.
 #
 #   bash run.sh                    classification: about five minutes on two cores
-#   bash run.sh translation        translation: about four minutes on two cores
+#   bash run.sh translation        translation: about three minutes on two cores
 #
 # Called again, finished steps are skipped.
 set -euo pipefail
