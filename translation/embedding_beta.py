@@ -114,7 +114,7 @@ def validation_loss(model: BagOfPieces, pairs: Pairs, device: torch.device) -> f
         batch = pairs.batch(examples).to(device)
         _, log_probs = model.log_probs(batch.src, batch.src_lengths)
         sentence = torch.repeat_interleave(batch.trg_lengths).to(device)
-        loss -= float(log_probs[sentence, batch.targets].double().sum())
+        loss -= float(log_probs[sentence, batch.targets].cpu().double().sum())
         targets += len(sentence)
     return loss / targets
 

@@ -30,7 +30,7 @@ def token_scores(
         for output, targets in zip(outputs, batch.targets.split(_TARGETS), strict=True):
             logits = model.hidden2vocab(output)  # (targets, vocab)
             right = logits.gather(1, targets[:, None]).squeeze(1)
-            loss += float((logits.logsumexp(dim=1) - right).double().sum())
+            loss += float((logits.logsumexp(dim=1) - right).cpu().double().sum())
             correct += int((logits.argmax(dim=1) == targets).sum())
     model.train(training)
     return percent_and_perplexity(correct, loss, int((pairs.trg.lengths - 1).sum()))
