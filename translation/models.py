@@ -47,28 +47,42 @@ class AttentionTranslator(nn.Module):
 
     def outputs(self, batch: Batch) -> torch.Tensor:
         """o (trg_tokens, hidden), what the logits of every target after <s> are computed from."""
-        states, initial = self.encode(batch.src, batch.src_lengths)
-        decoded = self.decode(batch.inputs, batch.trg_lengths, initial)
+        # One lookup for both sides: the gradient of a lookup is as large as the vocabulary.
+        words, places = torch.cat([batch.src, batch.inputs]).unique(return_inverse=True)
+        src, inputs = places.split([len(batch.src), len(batch.inputs)])
+        table = self.embedding(words)
+        states, initial = self.encode(src, batch.src_lengths, table)
+        decoded = self.decode(inputs, batch.trg_lengths, initial, table)
         context = self.contexts(decoded, states, batch.src_lengths, batch.trg_lengths)
         return self.combine(decoded, context)
 
-    def encode(self, src: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, State]:
+    def encode(
+        self, src: torch.Tensor, lengths: torch.Tensor, table: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, State]:
         """e (src_tokens, 2 * hidden), and the decoder's first (h, c), each (layer, batch, hidden).
 
         Args:
-            src: piece ids (src_tokens,).
+            src: rows of ``table`` (src_tokens,); without one, piece ids.
             lengths: (batch,) on the CPU.
+            table: embeddings (rows, hidden); those of all pieces when None.
         """
-        states, last = lstm_states(self.encoder_lstm, *self._distinct(src, lengths))
+        states, last = lstm_states(self.encoder_lstm, *self._distinct(src, lengths, table))
         return states, _mean_over_directions(last)
 
-    def decode(self, inputs: torch.Tensor, lengths: torch.Tensor, initial: State) -> torch.Tensor:
-        """d (trg_tokens, hidden) of input ids (trg_tokens,) in sentences of ``lengths``."""
-        return lstm_states(self.decoder_lstm, *self._distinct(inputs, lengths), initial)[0]
+    def decode(
+        self,
+        inputs: torch.Tensor,
+        lengths: torch.Tensor,
+        initial: State,
+        table: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """d (trg_tokens, hidden) of inputs (trg_tokens,), as in :meth:`encode`."""
+        return lstm_states(self.decoder_lstm, *self._distinct(inputs, lengths, table), initial)[0]
 
-    def _distinct(self, ids: torch.Tensor, lengths: torch.Tensor):
-        words, tokens = ids.unique(return_inverse=True)
-        return self.embedding(words), lengths, tokens  # each distinct piece once
+    def _distinct(self, rows: torch.Tensor, lengths: torch.Tensor, table=None):
+        table = self.embedding.weight if table is None else table
+        words, tokens = rows.unique(return_inverse=True)
+        return F.embedding(words, table), lengths, tokens  # each distinct piece once
 
     def query(self, decoded: torch.Tensor) -> torch.Tensor:
         """q (..., 2 * hidden); zero, so that all scores are 0, if the attention is uniform."""
