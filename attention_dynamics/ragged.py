@@ -63,6 +63,13 @@ class Ragged:
         values = np.concatenate([self.values, other.values])
         return Ragged(values, np.concatenate([self.offsets, self.offsets[-1] + other.offsets[1:]]))
 
+    @property
+    def rest(self) -> np.ndarray:
+        """The values of every row but its first one, row after row."""
+        kept = np.ones(len(self.values), dtype=bool)
+        kept[self.offsets[:-1]] = False
+        return self.values[kept]
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -266,6 +266,18 @@ def provenance() -> dict:
     }
 
 
+def file_facts(path: str | os.PathLike) -> dict:
+    """The name and the checksum of a file or folder that data were prepared from."""
+    return {"name": Path(path).resolve().name, "sha256": sha256(path)}
+
+
+def preparation_command(argv: list[str] | None) -> str:
+    """The command without the folders of absolute paths, which are nobody else's business."""
+    given = sys.argv[1:] if argv is None else argv
+    shown = [Path(word).name if os.path.isabs(word) else word for word in map(str, given)]
+    return shlex.join(["python", "prepare_data.py", *shown])
+
+
 def _commit() -> str | None:
     here = Path(__file__).resolve().parent
     try:

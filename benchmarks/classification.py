@@ -33,12 +33,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from measure import (
-    add_results,
     alternate,
     bounded,
     compared,
     in_process,
-    machine_facts,
+    run_sections,
 )
 from reference import classification as reference
 from torch import nn
@@ -53,7 +52,6 @@ from attention_dynamics.options import script_parser
 from attention_dynamics.ragged import Ragged, offsets_of
 from attention_dynamics.recurrent import lstm_states
 from attention_dynamics.statistics import summarise
-from attention_dynamics.tables import format_table
 
 HERE = Path(__file__).resolve().parent
 SECTIONS = ("train", "recurrent", "eval_dump", "agreement", "embedding", "logistic", "scale")
@@ -488,16 +486,7 @@ RUN_SECTION = {
 
 
 def main(argv=None) -> None:
-    args = parse_args(argv)
-    torch.manual_seed(0)
-    torch.set_num_threads(args.threads)
-    torch.set_flush_denormal(True)
-    facts = {**machine_facts(args.threads), "rounds": args.rounds, "quick": args.quick}
-    for section in args.only:
-        rows = RUN_SECTION[section](args)
-        if args.out is not None:
-            add_results(args.out, section, facts, rows)
-        print(f"\n{section}\n{format_table(rows)}", flush=True)
+    run_sections(parse_args(argv), RUN_SECTION)
 
 
 if __name__ == "__main__":

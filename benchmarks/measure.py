@@ -100,3 +100,21 @@ def _markdown(results: dict) -> str:
         facts = ", ".join(f"{key} {value}" for key, value in content.items() if key != "rows")
         blocks.append(f"## {section}\n\n{format_table(content['rows'], 'markdown')}\n\n{facts}\n")
     return "\n".join(blocks)
+
+
+def run_sections(args, sections: dict[str, Callable]) -> None:
+    """Run the sections ``args.only``, print their tables and keep them in ``args.out``, if any.
+
+    Args:
+        args: options of a benchmark: only, threads, rounds, quick, out.
+        sections: name -> a function of ``args`` that returns the rows of its table.
+    """
+    torch.manual_seed(0)
+    torch.set_num_threads(args.threads)
+    torch.set_flush_denormal(True)
+    facts = {**machine_facts(args.threads), "rounds": args.rounds, "quick": args.quick}
+    for section in args.only:
+        rows = sections[section](args)
+        if args.out is not None:
+            add_results(args.out, section, facts, rows)
+        print(f"\n{section}\n{format_table(rows)}", flush=True)

@@ -30,12 +30,11 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 from measure import (
-    add_results,
     alternate,
     bounded,
     compared,
     in_process,
-    machine_facts,
+    run_sections,
 )
 from reference import translation as reference
 from torch.nn import functional as F
@@ -45,7 +44,6 @@ from attention_dynamics.errors import run_script
 from attention_dynamics.logs import Logs, save_logs
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.ragged import Ragged
-from attention_dynamics.tables import format_table
 
 HERE = Path(__file__).resolve().parent
 CONFIG = {"hidden_dim": 256, "dropout": 0.5, "num_layers": 2, "batch_size": 16}
@@ -392,16 +390,7 @@ RUN_SECTION = {
 
 
 def main(argv=None) -> None:
-    args = parse_args(argv)
-    torch.manual_seed(0)
-    torch.set_num_threads(args.threads)
-    torch.set_flush_denormal(True)
-    facts = {**machine_facts(args.threads), "rounds": args.rounds, "quick": args.quick}
-    for section in args.only:
-        rows = RUN_SECTION[section](args)
-        if args.out is not None:
-            add_results(args.out, section, facts, rows)
-        print(f"\n{section}\n{format_table(rows)}", flush=True)
+    run_sections(parse_args(argv), RUN_SECTION)
 
 
 if __name__ == "__main__":

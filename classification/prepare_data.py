@@ -40,8 +40,6 @@ data/toy_truth.json. Only --download uses the network.
 """
 
 import argparse
-import os
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,9 +58,10 @@ from vectors import read_vectors
 
 from attention_dynamics.archives import Source
 from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.files import sha256, write_json, write_pickle
+from attention_dynamics.files import write_json, write_pickle
 from attention_dynamics.options import script_parser
 from attention_dynamics.pickles import load_pickle
+from attention_dynamics.runs import file_facts, preparation_command
 from attention_dynamics.tables import format_table
 
 TOY = "toy"
@@ -233,10 +232,10 @@ def main(argv=None) -> None:
         write_pickle(VECTORS, vectors)
     about = {
         "dataset": args.dataset,
-        "command": _command(argv),
+        "command": preparation_command(argv),
         "seed": args.seed,
         **origin,
-        "word_vectors": _file_facts(args.word_vectors) if args.word_vectors else None,
+        "word_vectors": file_facts(args.word_vectors) if args.word_vectors else None,
         "splits": splits,
         **totals,
         "notes": found.notes,
@@ -256,11 +255,11 @@ def _open(args: argparse.Namespace, found: Findings) -> tuple[dict, Iterator]:
         examples = read_hub(args.dataset, revision, args.seed, found)
     elif args.source:
         source = Source(args.source)
-        origin = {"source": _file_facts(args.source)}
+        origin = {"source": file_facts(args.source)}
         examples = read_source(args.dataset, source, args.seed, found)
     else:
         parts = {"train": Source(args.train), "test": Source(args.test)}
-        origin = {split: _file_facts(source.path) for split, source in parts.items()}
+        origin = {split: file_facts(source.path) for split, source in parts.items()}
         examples = _read_files(args, parts, found)
     return origin, ((split, tokenise(text), label) for split, text, label in examples)
 
@@ -366,17 +365,6 @@ def _merge_vectors(args: argparse.Namespace, words: list[str]) -> dict[str, np.n
             f"(such as {changed[0]!r}), and other data sets may use them; --overwrite replaces them"
         )
     return vectors
-
-
-def _file_facts(path: str | os.PathLike) -> dict:
-    return {"name": Path(path).resolve().name, "sha256": sha256(path)}
-
-
-def _command(argv: list[str] | None) -> str:
-    """The command without the folders of absolute paths, which are nobody else's business."""
-    given = sys.argv[1:] if argv is None else argv
-    shown = [Path(word).name if os.path.isabs(word) else word for word in map(str, given)]
-    return shlex.join(["python", "prepare_data.py", *shown])
 
 
 if __name__ == "__main__":

@@ -101,10 +101,8 @@ class WordGrid:
         self.offsets = offsets_of(np.repeat(self.src_words, self.trg_words))
 
         # Of each row of the logs, a target after <s>: its word, or -1.
-        is_target = np.ones(len(trg_word), dtype=bool)
-        is_target[trg.offsets[:-1]] = False
         row_pair = logs.row_example[rows.start : rows.stop]
-        row_word = trg_word[is_target]
+        row_word = Ragged(trg_word, trg.offsets).rest
         # Of each score in a row: its source word, or -1.
         of_source = Ragged(src_word, src.offsets).take(row_pair)
         row = np.repeat(np.arange(len(of_source)), of_source.lengths)

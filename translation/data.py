@@ -166,13 +166,11 @@ class Pairs:
         src, trg = self.src.take(examples), self.trg.take(examples)
         is_input = np.ones(len(trg.values), dtype=bool)
         is_input[trg.offsets[1:] - 1] = False
-        is_target = np.ones(len(trg.values), dtype=bool)
-        is_target[trg.offsets[:-1]] = False
         return Batch(
             torch.from_numpy(src.values),
             torch.from_numpy(src.lengths),
             torch.from_numpy(trg.values[is_input]),
-            torch.from_numpy(trg.values[is_target]),
+            torch.from_numpy(trg.rest),
             torch.from_numpy(trg.lengths - 1),
         )
 
@@ -353,3 +351,17 @@ def _encode(pieces: sentencepiece.SentencePieceProcessor, pairs: list[tuple[str,
 def sample_train(train: Pairs, size: int) -> list[int]:
     """Which training pairs are looked at beside the validation set (the papers' own draw)."""
     return sorted(random.Random(1).sample(range(len(train)), min(size, len(train))))
+
+
+def token_pairs(src: Ragged, trg: Ragged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every source token beside every target token of its sentence, in the layout of the logs.
+
+    Args:
+        src, trg: piece ids of sentence pairs; the targets are those after <s>.
+
+    Returns:
+        src, trg (token pairs,) piece ids; (targets + 1,) offsets of each target's source tokens.
+    """
+    sentence = np.repeat(np.arange(len(trg)), trg.lengths - 1)  # (targets,)
+    src_len = src.lengths[sentence]
+    return src.values[src.places(sentence)], np.repeat(trg.rest, src_len), offsets_of(src_len)

@@ -16,14 +16,13 @@ import sys
 from itertools import pairwise
 
 import numpy as np
-from data import Pairs, load_dataset
+from data import Pairs, load_dataset, token_pairs
 from scipy.sparse import csr_array
 from tqdm import tqdm
 
 from attention_dynamics.errors import run_script
 from attention_dynamics.files import write_pickle
 from attention_dynamics.options import count, script_parser
-from attention_dynamics.ragged import offsets_of
 from attention_dynamics.runs import ibm1_beta_path, output_is_current, record_output
 
 # Source-target token pairs looked at together.
@@ -43,21 +42,6 @@ def parse_args(argv=None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def token_pairs(pairs: Pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every source token beside every target token of its sentence, target after target.
-
-    Returns:
-        src, trg (token pairs,) piece ids; (targets + 1,) offsets of each target's source tokens.
-    """
-    src_len, trg_len = pairs.src.lengths, pairs.trg.lengths - 1
-    sentence = np.repeat(np.arange(len(pairs)), trg_len)  # (targets,)
-    is_target = np.ones(len(pairs.trg.values), dtype=bool)
-    is_target[pairs.trg.offsets[:-1]] = False
-    trg = np.repeat(pairs.trg.values[is_target], src_len[sentence])
-    src = pairs.src.values[pairs.src.places(sentence)]
-    return src, trg, offsets_of(src_len[sentence])
-
-
 def chunks(pairs: Pairs) -> list[Pairs]:
     """The pairs in parts of about ``_TOKEN_PAIRS`` token pairs."""
     sizes = np.cumsum(pairs.src.lengths * (pairs.trg.lengths - 1))
@@ -75,11 +59,11 @@ def train(pairs: Pairs, vocab: int, iterations: int) -> tuple[csr_array, list[fl
     parts = chunks(pairs)
     used = np.empty(0, dtype=np.int64)
     for part in parts:
-        src, trg, _ = token_pairs(part)
+        src, trg, _ = token_pairs(part.src, part.trg)
         used = np.union1d(used, src * vocab + trg)
     cells = []
     for part in parts:
-        src, trg, rows = token_pairs(part)
+        src, trg, rows = token_pairs(part.src, part.trg)
         cells.append((np.searchsorted(used, src * vocab + trg).astype(np.int32), rows))
     source = used // vocab
     table = np.full(len(used), 1 / vocab)

@@ -1,6 +1,7 @@
 """What has been measured of a data set, and the baselines laid out beside it."""
 
 import numpy as np
+from data import token_pairs
 from scipy.sparse import csr_array
 
 from attention_dynamics.errors import InputError
@@ -51,19 +52,10 @@ def _check(logs: Logs) -> None:
         raise ValueError("targets must be sentences")
 
 
-def piece_pairs(logs: Logs) -> tuple[np.ndarray, np.ndarray]:
-    """Source and target piece (scores,) of each score of the logs."""
-    is_target = np.ones(len(logs.trg.values), dtype=bool)
-    is_target[logs.trg.offsets[:-1]] = False
-    src_len = logs.src.lengths[logs.row_example]
-    src = logs.src.values[logs.src.places(logs.row_example)]
-    return src, np.repeat(logs.trg.values[is_target], src_len)
-
-
 def _of_matrix(content: object, logs: Logs) -> np.ndarray:
     beta = number_array(content, 2)
     _check_vocabulary(beta.shape, logs)
-    return beta[piece_pairs(logs)]
+    return beta[token_pairs(logs.src, logs.trg)[:2]]
 
 
 def _of_table(content: object, logs: Logs) -> np.ndarray:
@@ -88,7 +80,7 @@ def _of_table(content: object, logs: Logs) -> np.ndarray:
         raise ValueError("holds no sparse table: its columns do not rise in each row")
     _check_vocabulary(table.shape, logs)
     # A pair of pieces that no training sentence holds has the probability 0.
-    src, trg = piece_pairs(logs)
+    src, trg, _ = token_pairs(logs.src, logs.trg)
     rows = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
     used = rows * table.shape[1] + table.indices  # rising
     wanted = src.astype(np.int64) * table.shape[1] + trg

@@ -201,8 +201,7 @@ def read(model: AttentionTranslator, batch: Batch, with_grad: bool) -> Reading:
     decoded, _ = lstm_states(model.decoder_lstm, *inputs, initial, traces[1])
     pairs = _pairs_of(batch)
     all_alpha = model.alpha(decoded, states, batch.src_lengths, batch.trg_lengths)
-    real = real_places(batch.src_lengths)[:, None, :] & real_places(batch.trg_lengths)[:, :, None]
-    alpha = all_alpha[real.to(all_alpha.device)]
+    alpha = _real_pairs(all_alpha, batch)
     context = flat(all_alpha @ padded(states, batch.src_lengths), batch.trg_lengths)
     combined = model.combine(decoded, context)
     log_probs = model.hidden2vocab(combined).log_softmax(dim=1)  # (trg_tokens, vocab)
@@ -223,6 +222,12 @@ def read(model: AttentionTranslator, batch: Batch, with_grad: bool) -> Reading:
             of_decoded = of_decoded + of_query @ model.attn_lin.weight
         grad = _gate_gradients(model, batch, traces, of_decoded, of_states, pairs)
     return Reading(log_prob, correct, alpha, beta, grad)
+
+
+def _real_pairs(values: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """(pairs,) of padded values (batch, trg_len, src_len), in the layout of the logs."""
+    real = real_places(batch.src_lengths)[:, None, :] & real_places(batch.trg_lengths)[:, :, None]
+    return values[real.to(values.device)]
 
 
 def _beta(model: AttentionTranslator, targets, decoded, states, pairs: _Pairs) -> torch.Tensor:
@@ -251,8 +256,7 @@ def _through_attention(
     keys = padded(states, batch.src_lengths)
     of_alpha = padded(of_context, batch.trg_lengths) @ keys.transpose(1, 2)
     of_scores = all_alpha * (of_alpha - (all_alpha * of_alpha).sum(dim=2, keepdim=True))
-    real = real_places(batch.src_lengths)[:, None, :] & real_places(batch.trg_lengths)[:, :, None]
-    of_score = of_scores[real.to(of_scores.device)]  # (pairs,)
+    of_score = _real_pairs(of_scores, batch)
     of_states += of_score[:, None] * model.query(decoded)[pairs.target]
     return of_states, flat(of_scores @ keys, batch.trg_lengths)
 

@@ -40,8 +40,6 @@ and for toy truth.json, the true word alignment. Only --download uses the networ
 """
 
 import argparse
-import os
-import shlex
 import sys
 from pathlib import Path
 
@@ -65,10 +63,10 @@ from toy import SOURCE, TARGET, Toy, make_toy
 
 from attention_dynamics.archives import Source
 from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.files import json_text, sha256, write_together
+from attention_dynamics.files import json_text, write_together
 from attention_dynamics.hub import resolve_revision
 from attention_dynamics.options import count, script_parser
-from attention_dynamics.runs import check_name
+from attention_dynamics.runs import check_name, file_facts, preparation_command
 from attention_dynamics.seeding import seed
 from attention_dynamics.tables import format_table
 
@@ -246,7 +244,7 @@ def main(argv=None) -> None:
     about = {
         "dataset": args.dataset,
         "languages": [*languages],
-        "command": _command(argv),
+        "command": preparation_command(argv),
         "seed": args.seed,
         **origin,
         "vocab_size": vocab_size,
@@ -305,11 +303,11 @@ def _open(
         )
     if args.source:
         source = Source(args.source)
-        return {"source": _file_facts(source.path)}, read_source(args.dataset, source, found)
+        return {"source": file_facts(source.path)}, read_source(args.dataset, source, found)
     found.expected = FULL.get(args.dataset, {})
     parts = {split: getattr(args, split) for split in ("train", "val") if getattr(args, split)}
     splits = {split: read_files(paths, f"--{split}") for split, paths in parts.items()}
-    return {split: [*map(_file_facts, paths)] for split, paths in parts.items()}, splits
+    return {split: [*map(file_facts, paths)] for split, paths in parts.items()}, splits
 
 
 def _check(
@@ -363,17 +361,6 @@ def _files(path: Path, sentences: list[str], is_json: bool) -> dict[Path, bytes]
     if not is_json:
         return {path: lines}
     return {path: json_text(sentences, None).encode(), path.with_name(f"{path.name}_raw"): lines}
-
-
-def _file_facts(path: str | os.PathLike) -> dict:
-    return {"name": Path(path).resolve().name, "sha256": sha256(path)}
-
-
-def _command(argv: list[str] | None) -> str:
-    """The command without the folders of absolute paths, which are nobody else's business."""
-    given = sys.argv[1:] if argv is None else argv
-    shown = [Path(word).name if os.path.isabs(word) else word for word in map(str, given)]
-    return shlex.join(["python", "prepare_data.py", *shown])
 
 
 if __name__ == "__main__":
