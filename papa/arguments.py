@@ -1,0 +1,213 @@
+"""The command line of the four scripts: the published options, and the Trainer's own."""
+
+import argparse
+import dataclasses
+from typing import Literal
+
+from transformers import HfArgumentParser, TrainingArguments
+from transformers.hf_argparser import HfArg
+from transformers.trainer_utils import IntervalStrategy
+
+from attention_dynamics.errors import one_line
+
+
+@dataclasses.dataclass
+class ModelArguments:
+    """Where the encoder comes from."""
+
+    model_name_or_path: str = HfArg(
+        help="a name of the hub, a local folder, or minilm (the packaged MiniLM of "
+        "papa/requirements.txt)"
+    )
+    tokenizer_name: str | None = HfArg(
+        default=None, help="of the tokenizer, if it is not beside the model"
+    )
+    cache_dir: str | None = HfArg(
+        default=None, help="where downloads and cached encoder states are kept"
+    )
+    model_revision: str = HfArg(default="main", help="branch, tag or commit of the model on the hub")
+
+
+@dataclasses.dataclass
+class DataArguments:
+    """Where the examples come from."""
+
+    task_name: str | None = HfArg(
+        default=None, help="a GLUE task (cola, mrpc, ...); ner, pos or chunk for tokens"
+    )
+    task_dir: str | None = HfArg(
+        default=None, help="a folder of the task's GLUE files (train.tsv, dev.tsv, ...)"
+    )
+    dataset_name: str | None = HfArg(default=None, help="a data set of the hub")
+    dataset_config_name: str | None = HfArg(default=None, help="its configuration")
+    train_file: str | None = HfArg(
+        default=None, help="csv, tsv or json; for tokens also CoNLL and CoNLL-U (.gz too)"
+    )
+    validation_file: str | None = HfArg(default=None, help="as --train_file")
+    test_file: str | None = HfArg(default=None, help="as --train_file, for --do_predict")
+    max_seq_length: int = HfArg(
+        default=128, aliases=["--max_length"], help="positions of an example, longer ones are cut"
+    )
+    pad_to_max_length: bool = HfArg(
+        default=True, help="pad every example to --max_seq_length; else batches to their longest"
+    )
+    max_train_samples: int | None = HfArg(default=None, help="train on the first ones only")
+    max_eval_samples: int | None = HfArg(default=None, help="evaluate on the first ones only")
+    max_predict_samples: int | None = HfArg(default=None, help="predict the first ones only")
+    overwrite_output: bool = HfArg(
+        default=False,
+        aliases=["--overwrite", "--overwrite_output_dir"],
+        help="make a finished output anew",
+    )
+
+
+@dataclasses.dataclass
+class TokenArguments:
+    """What is particular to token classification."""
+
+    text_column_name: str | None = HfArg(
+        default=None, help="the column of the words (tokens, or the first one)"
+    )
+    label_column_name: str | None = HfArg(
+        default=None, help="the column of their labels ({task_name}_tags, or the second one)"
+    )
+    label_all_tokens: bool = HfArg(
+        default=False, help="label every piece of a word, not only its first"
+    )
+    return_entity_level_metrics: bool = HfArg(
+        default=False, help="scores of each kind of entity, too"
+    )
+
+
+@dataclasses.dataclass
+class LayoutArguments:
+    """Where the tokens of an example stand (Step 0)."""
+
+    use_papa_preprocess: bool = HfArg(
+        default=False,
+        help="first part from position 0, second part from the middle, the last SEP at the end",
+    )
+    published_token_types: bool = HfArg(
+        default=False,
+        help="leave token type ids where they were when tokens move, as published (departure 12)",
+    )
+    drop_unused_positions: bool = HfArg(
+        default=True,
+        help="leave out positions that no example of a batch uses: same results, less work",
+    )
+
+
+@dataclasses.dataclass
+class PapaArguments:
+    """What becomes of the heads, and what is trained."""
+
+    use_freeze_extract_pooler: bool = HfArg(
+        default=False, help="classify from the states of all layers, not of the last one"
+    )
+    static_heads_dir: str | None = HfArg(
+        default=None, help="folder of the constants (avgs.pt, of the *_avgs_creator script)"
+    )
+    sort_calculating: bool = HfArg(
+        default=False, help="Step 2: learn which heads can be replaced, and write the order"
+    )
+    sorting_heads_dir: str | None = HfArg(
+        default=None, help="folder of that order (sorted_heads.json)"
+    )
+    static_heads_num: int = HfArg(
+        default=0, help="Step 3: so many heads, the first of the order, become constant"
+    )
+    grad_for_classifier_only: bool = HfArg(
+        default=False, help="train classifier and pooler, the encoder is frozen"
+    )
+    grad_for_classifier_and_static_only: bool = HfArg(
+        default=False, help="train the constants, too"
+    )
+    cache_encoder_states: bool = HfArg(
+        default=False,
+        help="compute the frozen encoder's states once, without dropout, and train the head on "
+        "them (departure 13)",
+    )
+
+
+@dataclasses.dataclass
+class TrainerArguments(TrainingArguments):
+    """The Trainer's own options, with the spelling they had when the paper was published."""
+
+    eval_strategy: IntervalStrategy | str = HfArg(
+        default="no",
+        aliases=["--evaluation_strategy"],
+        help="when to evaluate: no, steps or epoch",
+    )
+
+
+@dataclasses.dataclass
+class AveragesArguments:
+    """Of the scripts that average attention."""
+
+    output_dir: str = HfArg(help="where the constants are written")
+    per_device_train_batch_size: int = HfArg(default=8, help="examples in a batch")
+    seed: int = HfArg(default=42, help="of the library's generators; nothing is drawn")
+    device: Literal["auto", "cpu", "cuda", "mps"] = HfArg(default="auto", help="where to compute")
+    disable_tqdm: bool = HfArg(default=False, help="no progress bar")
+
+
+class _Parser(HfArgumentParser):
+    def error(self, message: str):
+        self.exit(2, one_line(f"{self.prog}: error: {message} (see --help)") + "\n")
+
+
+def parse(description: str, kinds: tuple[type, ...], argv: list[str] | None) -> tuple:
+    """An instance of each of ``kinds`` (dataclasses) from the command line.
+
+    Ends with one line and exit code 2 on options that are unknown or do not fit.
+    """
+    parser = _Parser(
+        kinds, description=description, formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )  # fmt: skip
+    values = vars(parser.parse_args(argv))
+    parsed = []
+    for kind in kinds:
+        names = [field.name for field in dataclasses.fields(kind) if field.init]
+        try:
+            parsed.append(kind(**{name: values[name] for name in names}))
+        except (ValueError, NotImplementedError) as error:  # of TrainingArguments
+            parser.error(" ".join(str(error).split()))
+    return parser, *parsed
+
+
+def check_papa(parser: _Parser, data, papa: PapaArguments) -> None:
+    """End with one line and exit code 2 on options that contradict each other."""
+    trained = [
+        name
+        for name in (
+            "sort_calculating",
+            "grad_for_classifier_only",
+            "grad_for_classifier_and_static_only",
+        )
+        if getattr(papa, name)
+    ]
+    if len(trained) > 1:
+        parser.error(f"--{trained[0]} and --{trained[1]} exclude each other")
+    for name in ("max_seq_length", "max_train_samples", "max_eval_samples", "max_predict_samples"):
+        value = getattr(data, name)
+        if value is not None and value < 1:
+            parser.error(f"--{name} must be at least 1, not {value}")
+    if papa.static_heads_num < 0:
+        parser.error(f"--static_heads_num must be at least 0, not {papa.static_heads_num}")
+    if papa.sort_calculating and papa.static_heads_num:
+        parser.error("--sort_calculating mixes all heads: give no --static_heads_num")
+    if (papa.sort_calculating or papa.static_heads_num) and papa.static_heads_dir is None:
+        what = "--sort_calculating" if papa.sort_calculating else "--static_heads_num"
+        parser.error(f"{what} needs --static_heads_dir, the folder of the constants")
+    if papa.static_heads_num and papa.sorting_heads_dir is None:
+        parser.error("--static_heads_num needs --sorting_heads_dir, the folder of the order")
+    if papa.grad_for_classifier_and_static_only and not papa.static_heads_num:
+        parser.error("--grad_for_classifier_and_static_only needs a --static_heads_num above 0")
+    if papa.cache_encoder_states and not (
+        papa.grad_for_classifier_only and papa.use_freeze_extract_pooler
+    ):
+        parser.error(
+            "--cache_encoder_states needs --grad_for_classifier_only and "
+            "--use_freeze_extract_pooler: only then nothing but a head on the states is trained"
+        )

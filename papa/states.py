@@ -1,0 +1,146 @@
+"""The frozen encoder's states, computed once and kept on disk (``--cache_encoder_states``).
+
+A departure (13): the published code runs the frozen encoder with its dropout in every epoch. Here
+it runs once, in evaluation mode; then only the head is trained, on states read from a memory map.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from encoders import fingerprint
+from models import Columns, FrozenHead, PapaModel
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+from tqdm import tqdm
+from transformers.modeling_outputs import ModelOutput
+
+from attention_dynamics.errors import InputError
+from attention_dynamics.files import read_json, whole_file, write_json
+
+BATCH = 32  # examples of similar length are encoded together
+
+
+class States(Dataset):
+    """The states of a data set's examples, at their valid positions only.
+
+    Attributes:
+        values: (sum of lengths, layers + 1, hidden) float32, on disk.
+        offsets: (examples + 1,), where each example begins.
+    """
+
+    def __init__(self, examples: Sequence[dict], values: np.ndarray, offsets: np.ndarray):
+        """The states ``values`` of ``examples``, which give masks and labels."""
+        self.examples, self.values, self.offsets = examples, values, offsets
+
+    def __len__(self) -> int:
+        """How many examples there are."""
+        return len(self.offsets) - 1
+
+    def __getitem__(self, number: int) -> dict:
+        """``states`` (len, layers + 1, hidden), ``places`` (len,) and the labels of an example."""
+        example = self.examples[number]
+        places = np.flatnonzero(example["attention_mask"])
+        labels = np.asarray(example["labels"])
+        values = np.array(self.values[self.offsets[number] : self.offsets[number + 1]])
+        return {"states": values, "places": places, "labels": labels}
+
+
+def collate(examples: list[dict]) -> dict[str, Tensor]:
+    """A batch: states (batch, len, layers + 1, hidden), mask, labels, and the columns' places."""
+    places = np.unique(np.concatenate([example["places"] for example in examples]))
+    shape = (len(examples), len(places))
+    states = torch.zeros(*shape, *examples[0]["states"].shape[1:])
+    mask = torch.zeros(shape, dtype=torch.bool)
+    for row, example in enumerate(examples):
+        columns = torch.from_numpy(np.searchsorted(places, example["places"]))
+        states[row, columns] = torch.from_numpy(example["states"])
+        mask[row, columns] = True
+    labels = [example["labels"] for example in examples]
+    if labels[0].ndim:
+        labels = [row[places] for row in labels]
+    return {
+        "states": states,
+        "attention_mask": mask,
+        "labels": torch.from_numpy(np.stack(labels)),
+        "places": torch.from_numpy(places),
+    }
+
+
+class HeadOnly(nn.Module):
+    """The head of a model, fed with states instead of tokens."""
+
+    def __init__(self, head: FrozenHead):
+        """Shares the weights of ``head``."""
+        super().__init__()
+        self.head, self.columns = head, Columns()
+
+    def forward(
+        self, states: Tensor, attention_mask: Tensor, places: Tensor, labels: Tensor | None = None
+    ) -> ModelOutput:
+        """As :meth:`models.PapaModel.forward`, on a batch of :func:`collate`."""
+        self.columns.places = places
+        return self.head(states.unbind(2), attention_mask, self.columns, labels)
+
+
+def cached(model: PapaModel, examples: Sequence[dict], collator, folder: Path, bar: bool) -> States:
+    """The states of ``examples``, from ``folder`` if they are there, else computed and kept.
+
+    Args:
+        model: whose encoder is run, in evaluation mode, where it is.
+        examples: with input_ids, attention_mask and labels.
+        collator: makes a batch of them, with ``places``.
+        folder: holds a folder for each encoder and data set, named by their checksum.
+        bar: whether to show a progress bar.
+    """
+    lengths = np.array([int(np.sum(example["attention_mask"])) for example in examples])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    shape = [int(offsets[-1]), model.config.num_hidden_layers + 1, model.config.hidden_size]
+    folder = folder / checksum(model, examples)
+    about, path = folder / "about.json", folder / "states.bin"
+    wanted = {"shape": shape, "dtype": "float32"}
+    if about.exists():
+        size = 4 * int(np.prod(shape))
+        if read_json(about, "record of states") != wanted or path.stat().st_size != size:
+            raise InputError(f"{folder} is damaged: remove it, and the states are computed anew")
+    else:
+        print(f"encoder states: {4 * np.prod(shape) / 1e9:.2f} GB in {folder}")
+        with whole_file(path) as stream:
+            stream.truncate(4 * int(np.prod(shape)))
+            if shape[0]:
+                values = np.memmap(stream, dtype=np.float32, mode="r+", shape=tuple(shape))
+                encode(model, examples, collator, lengths, offsets, values, bar)
+                values.flush()
+        write_json(about, wanted)
+    values = np.memmap(path, dtype=np.float32, mode="r", shape=tuple(shape))
+    return States(examples, values, offsets)
+
+
+@torch.no_grad()
+def encode(model, examples, collator, lengths, offsets, values, bar: bool) -> None:
+    """Fill ``values`` (see :class:`States`) with the states of all examples."""
+    training = model.training
+    model.eval()
+    order = np.argsort(-lengths, kind="stable")  # the largest batch first: memory fails early
+    batches = np.array_split(order, range(BATCH, len(order), BATCH))
+    for numbers in tqdm(batches, desc="encoding", unit="batch", disable=not bar):
+        batch = collator([examples[int(number)] for number in numbers])
+        batch.pop("labels", None)
+        batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
+        states = torch.stack(model.states(**batch), dim=2).cpu().numpy()
+        mask = batch["attention_mask"].bool().cpu().numpy()
+        for row, number in enumerate(numbers):
+            values[offsets[number] : offsets[number + 1]] = states[row, mask[row]]
+    model.train(training)
+
+
+def checksum(model: PapaModel, examples: Sequence[dict]) -> str:
+    """Of all that decides the states: the encoder with its constants, and the tokens."""
+    digest = hashlib.sha256(fingerprint(model.stock.base_model).encode())
+    for example in examples:
+        for name in ("input_ids", "attention_mask", "token_type_ids"):
+            if name in example:
+                digest.update(np.asarray(example[name], dtype=np.int64).tobytes())
+    return digest.hexdigest()[:32]
