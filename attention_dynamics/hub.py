@@ -33,6 +33,41 @@ def load_splits(repository: str, revision: str, *configuration: str):
         raise _failed(repository, error) from None
 
 
+def use_cache_without_network() -> None:
+    """When the hub cannot be reached, let its libraries read what they have cached, or fail, now.
+
+    Else they try again for up to a minute for each name. Call it before something is loaded from
+    the hub (models and tokenisers included); with ``HF_HUB_OFFLINE=1`` nothing is asked.
+    """
+    import datasets
+    from huggingface_hub import constants, get_session
+
+    if not constants.HF_HUB_OFFLINE:
+        try:
+            get_session().head(constants.ENDPOINT, timeout=5)
+        except Exception:  # what fails here has a type per HTTP library and version
+            constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+
+
+def load_cached_splits(repository: str, *configuration: str, cache_dir: str | None, advice: str):
+    """The splits of a repository, {name: rows}, from ``cache_dir`` (the library's own when None)
+    where they are there already.
+
+    Raises InputError, which ends on ``advice``, when there is neither network nor cache, or no such
+    repository or configuration; within seconds.
+    """
+    import datasets
+
+    use_cache_without_network()
+    try:
+        return datasets.load_dataset(repository, *configuration, cache_dir=cache_dir)
+    except Exception as error:
+        name = " ".join((repository, *configuration))
+        raise InputError(
+            f"{name} cannot be got from the Hugging Face hub ({_reason(error)}); {advice}"
+        ) from None
+
+
 def check_columns(where: str, there: list[str], wanted: set[str]) -> None:
     """Refuse rows (of the repository and split ``where``) that lack one of the wanted columns."""
     if missing := wanted - set(there):
@@ -43,8 +78,11 @@ def check_columns(where: str, there: list[str], wanted: set[str]) -> None:
 
 
 def _failed(repository: str, error: Exception) -> InputError:
-    reason = " ".join(str(error).split())[:160] or type(error).__name__
     return InputError(
-        f"--download cannot get {repository} from the Hugging Face hub ({reason}); check network "
-        "and --revision, or get the distribution by other means and give it as --source"
+        f"--download cannot get {repository} from the Hugging Face hub ({_reason(error)}); check "
+        "network and --revision, or get the distribution by other means and give it as --source"
     )
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:160] or type(error).__name__
