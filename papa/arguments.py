@@ -2,7 +2,7 @@
 
 import argparse
 import dataclasses
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from transformers import HfArgumentParser, TrainingArguments
 from transformers.hf_argparser import HfArg
@@ -25,7 +25,9 @@ class ModelArguments:
     cache_dir: str | None = HfArg(
         default=None, help="where downloads and cached encoder states are kept"
     )
-    model_revision: str = HfArg(default="main", help="branch, tag or commit of the model on the hub")
+    model_revision: str = HfArg(
+        default="main", help="branch, tag or commit of the model on the hub"
+    )
 
 
 @dataclasses.dataclass
@@ -59,6 +61,11 @@ class DataArguments:
         aliases=["--overwrite", "--overwrite_output_dir"],
         help="make a finished output anew",
     )
+
+    def max_samples(self, split: str) -> int | None:
+        """How many examples of a split are used, None for all of them."""
+        kind = {"train": "train", "validation": "eval", "test": "predict"}[split.split("_")[0]]
+        return getattr(self, f"max_{kind}_samples")
 
 
 @dataclasses.dataclass
@@ -128,15 +135,27 @@ class PapaArguments:
         "them (departure 13)",
     )
 
+    @property
+    def freezing(self) -> list[str]:
+        """Which of the options that freeze the encoder are given."""
+        names = (
+            "sort_calculating",
+            "grad_for_classifier_only",
+            "grad_for_classifier_and_static_only",
+        )
+        return [name for name in names if getattr(self, name)]
+
 
 @dataclasses.dataclass
 class TrainerArguments(TrainingArguments):
     """The Trainer's own options, with the spelling they had when the paper was published."""
 
-    eval_strategy: IntervalStrategy | str = HfArg(
+    eval_strategy: IntervalStrategy | str = dataclasses.field(
         default="no",
-        aliases=["--evaluation_strategy"],
-        help="when to evaluate: no, steps or epoch",
+        metadata={
+            "aliases": ["--evaluation_strategy"],
+            "help": "when to evaluate: no, steps or epoch",
+        },
     )
 
 
@@ -176,23 +195,46 @@ def parse(description: str, kinds: tuple[type, ...], argv: list[str] | None) -> 
     return parser, *parsed
 
 
-def check_papa(parser: _Parser, data, papa: PapaArguments) -> None:
+class Options(NamedTuple):
+    """All options of run_papa_glue.py and run_papa_ner.py but those of tokens."""
+
+    model: ModelArguments
+    data: DataArguments
+    layout: LayoutArguments
+    papa: PapaArguments
+    trainer: TrainerArguments
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits that are read."""
+        wanted = {
+            "train": self.trainer.do_train,
+            "validation": self.trainer.do_eval,
+            "test": self.trainer.do_predict,
+        }
+        return [split for split, is_wanted in wanted.items() if is_wanted]
+
+    @property
+    def files(self) -> dict[str, str | None]:
+        """The user's own files by split."""
+        data = self.data
+        return {
+            "train": data.train_file,
+            "validation": data.validation_file,
+            "test": data.test_file,
+        }
+
+
+def check_options(parser: _Parser, options: Options) -> None:
     """End with one line and exit code 2 on options that contradict each other."""
-    trained = [
-        name
-        for name in (
-            "sort_calculating",
-            "grad_for_classifier_only",
-            "grad_for_classifier_and_static_only",
-        )
-        if getattr(papa, name)
-    ]
-    if len(trained) > 1:
-        parser.error(f"--{trained[0]} and --{trained[1]} exclude each other")
-    for name in ("max_seq_length", "max_train_samples", "max_eval_samples", "max_predict_samples"):
-        value = getattr(data, name)
-        if value is not None and value < 1:
-            parser.error(f"--{name} must be at least 1, not {value}")
+    papa = options.papa
+    if not options.splits:
+        parser.error("nothing to do: give --do_train, --do_eval or --do_predict")
+    if papa.sort_calculating and not options.trainer.do_train:
+        parser.error("--sort_calculating needs --do_train: the order is learnt")
+    if len(papa.freezing) > 1:
+        parser.error(f"--{papa.freezing[0]} and --{papa.freezing[1]} exclude each other")
+    check_counts(parser, *options)
     if papa.static_heads_num < 0:
         parser.error(f"--static_heads_num must be at least 0, not {papa.static_heads_num}")
     if papa.sort_calculating and papa.static_heads_num:
@@ -211,3 +253,16 @@ def check_papa(parser: _Parser, data, papa: PapaArguments) -> None:
             "--cache_encoder_states needs --grad_for_classifier_only and "
             "--use_freeze_extract_pooler: only then nothing but a head on the states is trained"
         )
+
+
+def check_counts(parser: _Parser, *parsed) -> None:
+    """End with one line and exit code 2 on a count of examples or positions below 1."""
+    counts = (
+        "max_seq_length", "max_train_samples", "max_eval_samples", "max_predict_samples",
+        "per_device_train_batch_size", "per_device_eval_batch_size",
+    )  # fmt: skip
+    for options in parsed:
+        for name in counts:
+            value = getattr(options, name, None)
+            if value is not None and value < 1:
+                parser.error(f"--{name} must be at least 1, not {value}")

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,14 @@ import torch
 import transformers
 from arguments import ModelArguments
 from models import PapaModel, stock_class
-from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from attention_dynamics import hub
 from attention_dynamics.errors import InputError
@@ -19,20 +27,24 @@ MINILM = "minilm"
 
 @dataclass(frozen=True)
 class Encoder:
-    """A pretrained encoder before its weights are read.
+    """A pretrained encoder.
 
     Attributes:
         name: as the user gave it.
         source: name or folder that the library reads.
         config: the library's configuration.
         tokenizer: its tokenizer.
-        options: how the library is to read it (cache folder, revision).
+        base: the encoder without a task's head.
+        checksum: of its weights.
+        options: how the library reads it (cache folder, revision).
     """
 
     name: str
     source: str
     config: PreTrainedConfig
     tokenizer: PreTrainedTokenizerBase
+    base: PreTrainedModel
+    checksum: str
     options: dict
 
     @property
@@ -47,47 +59,52 @@ class Encoder:
 
 
 def open_encoder(args: ModelArguments) -> Encoder:
-    """Configuration and tokenizer; InputError when there is no such model."""
+    """The pretrained encoder; InputError when there is no such model, or it is no encoder."""
     name = args.model_name_or_path
     source, options = minilm_folder() if name == MINILM else name, {}
     if not Path(source).is_dir():
         hub.use_cache_without_network()
         options = {"cache_dir": args.cache_dir, "revision": args.model_revision}
-    tokenizer_name = args.tokenizer_name or source
     with reading(name):
         config = AutoConfig.from_pretrained(source, **options)
-        # RoBERTa's tokenizer is made for words that were split off a text.
-        tokenizer = AutoTokenizer.from_pretrained(
-            tokenizer_name, use_fast=True, add_prefix_space=True, **options
-        )
     for attribute in ("num_hidden_layers", "num_attention_heads", "hidden_size"):
         if not isinstance(getattr(config, attribute, None), int):
             raise InputError(f"{name} is no encoder of words: its configuration has no {attribute}")
-    return Encoder(name, str(source), config, tokenizer, options)
+    with reading(name):
+        # RoBERTa's tokenizer is made for words that were split off a text.
+        tokenizer = AutoTokenizer.from_pretrained(
+            args.tokenizer_name or source, use_fast=True, add_prefix_space=True, **options
+        )
+        base = AutoModel.from_pretrained(
+            source, config=config, attn_implementation="eager", **options
+        )
+    if hasattr(base, "pooler"):
+        base.pooler = None  # a part of the library's head, and often not pretrained
+    checksum = fingerprint(base)
+    return Encoder(name, str(source), config, tokenizer, base, checksum, options)
 
 
-def load_model(
-    encoder: Encoder,
-    labels: list[str] | None,
-    settings: dict,
-) -> PapaModel:
+def load_model(encoder: Encoder, labels: Sequence[str], settings: dict) -> PapaModel:
     """The encoder with its heads as ``settings`` (``config.papa``) says, and a new task's head.
 
     Args:
-        encoder: what :func:`open_encoder` gave.
-        labels: the names of the labels; None for a regression.
+        encoder: what :func:`open_encoder` gave; its ``base`` may become a part of the model.
+        labels: the names of the labels; none for a regression.
         settings: see :class:`models.PapaModel`.
     """
     config = encoder.config
-    config.num_labels = 1 if labels is None else len(labels)
-    if labels is not None:
+    if labels:
         config.id2label = dict(enumerate(labels))
         config.label2id = {label: number for number, label in enumerate(labels)}
+    else:
+        config.num_labels = 1
     config.papa = settings
-    with reading(encoder.name):
-        stock = stock_class(settings).from_pretrained(
-            encoder.source, config=config, attn_implementation="eager", **encoder.options
-        )
+    stock = encoder.base
+    if not settings["pooler"]:
+        with reading(encoder.name):
+            stock = stock_class(settings).from_pretrained(
+                encoder.source, config=config, attn_implementation="eager", **encoder.options
+            )
     return PapaModel(config, stock)
 
 
@@ -96,7 +113,7 @@ def fingerprint(model: torch.nn.Module) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

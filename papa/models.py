@@ -439,7 +439,7 @@ def install(
                     for part in parts[:2]:
                         setattr(module, part, narrowed(getattr(module, part), heads.dynamic, size))
     encoder.config._attn_implementation = ATTENTION
-    if not encoder.device.type == "meta":
+    if encoder.device.type != "meta":
         check_used(encoder, layers)
     return layers, columns
 
@@ -641,6 +641,8 @@ class PapaModel(PreTrainedModel):
         return self.stock.base_model(**inputs, output_hidden_states=True).hidden_states
 
     def _inputs(self, input_ids, attention_mask, token_type_ids, places) -> dict[str, Tensor]:
+        if places is None and input_ids.shape[1] < self.config.papa["max_length"]:
+            places = torch.arange(input_ids.shape[1], device=input_ids.device)
         self.columns.places = places
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if token_type_ids is not None:
@@ -659,12 +661,17 @@ class PapaModel(PreTrainedModel):
         """Of mixed heads, (layer, head)."""
         return torch.stack([heads.lambdas.detach() for heads in self.layers])
 
-    def freeze(self, constants: bool = False) -> None:
-        """Train only the task's head and poolers, the lambdas of mixed heads, and ``constants``."""
-        encoder = self.stock.base_model
-        encoder.requires_grad_(False)
-        if getattr(encoder, "pooler", None) is not None:
-            encoder.pooler.requires_grad_(True)
+    def freeze(self, encoder: bool = True, constants: bool = False) -> None:
+        """Choose what is trained; always the task's head, its poolers, and lambdas of mixed heads.
+
+        Args:
+            encoder: whether it stays as it was pretrained.
+            constants: whether the constants are trained too.
+        """
+        base = self.stock.base_model
+        base.requires_grad_(not encoder)
+        if getattr(base, "pooler", None) is not None:
+            base.pooler.requires_grad_(True)
         for heads in self.layers:
             heads.constants.requires_grad_(constants)
             if isinstance(heads, MixedHeads):

@@ -1,0 +1,74 @@
+"""Step 1: a pass over the training set that averages the attention of every head."""
+
+from pathlib import Path
+
+import torch
+from arguments import AveragesArguments, DataArguments, LayoutArguments
+from constants import AVERAGES, read_about, write_averages
+from data import Collator
+from encoders import Encoder
+from models import RecordedHeads, install
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from tqdm import tqdm
+from training import checksum, made_of
+
+from attention_dynamics.devices import choose_device
+
+
+@torch.no_grad()
+def average(
+    encoder: Encoder, loader: DataLoader, length: int, device: torch.device, bar: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Sums of attention (layer, head, length, length), and in how many examples a pair was valid.
+
+    The model runs in evaluation mode. Memory does not grow with the number of layers times the
+    batch: each layer adds its attention to its sums at once.
+
+    Args:
+        encoder: the pretrained one, whose attention is replaced for good.
+        loader: of batches with input_ids, attention_mask and, if positions are left out, places.
+        length: of the examples, padding included.
+        device: where to compute.
+        bar: whether to show a progress bar.
+
+    Returns:
+        float64 sums and patterns (length, length), on the CPU.
+    """
+    base = encoder.base.to(device).eval()
+    layers, columns = install(base, RecordedHeads, [[]] * encoder.layers, length)
+    counts = hasattr(base.embeddings, "create_position_ids_from_input_ids")
+    patterns = torch.zeros(length, length, dtype=torch.float64)
+    for batch in tqdm(loader, desc="averaging", unit="batch", disable=not bar):
+        batch.pop("labels", None)
+        places = batch.pop("places", torch.arange(batch["input_ids"].shape[1]))
+        valid = batch["attention_mask"].double()
+        patterns[places[:, None], places] += valid.t() @ valid
+        columns.places = places.to(device)
+        batch = {name: tensor.to(device) for name, tensor in batch.items()}
+        if not counts:
+            batch["position_ids"] = columns.places[None]
+        base(**batch)
+    return torch.stack([heads.sums for heads in layers]).cpu(), patterns
+
+
+def make_constants(
+    encoder: Encoder,
+    dataset: Dataset,
+    data: DataArguments,
+    layout: LayoutArguments,
+    args: AveragesArguments,
+) -> None:
+    """Average the attention over ``dataset`` and write the constants, unless they are there."""
+    folder = Path(args.output_dir)
+    of = {**made_of(encoder, data, layout), "data": checksum([dataset])}
+    finished = (folder / AVERAGES).exists() and not data.overwrite_output
+    if finished and read_about(folder) == of:
+        print(f"{folder} is up to date; --overwrite makes it anew")
+        return
+    device = choose_device(args.device, torch.get_num_threads())
+    collator = Collator(encoder.tokenizer.pad_token_id, layout.drop_unused_positions)
+    loader = DataLoader(dataset, batch_size=args.per_device_train_batch_size, collate_fn=collator)
+    sums, patterns = average(encoder, loader, data.max_seq_length, device, not args.disable_tqdm)
+    write_averages(folder, sums, patterns, of)
+    print(f"{folder / AVERAGES}: {len(dataset)} examples, {tuple(sums.shape)}")

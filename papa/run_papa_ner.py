@@ -1,0 +1,108 @@
+"""Label words with an encoder some of whose heads are constant (entities, parts of speech, chunks).
+
+The order of heads (Step 2), then the results for a number of constant heads (Step 3):
+
+    python run_papa_ner.py --model_name_or_path bert-base-uncased --task_name ner \\
+        --dataset_name conll2003 --do_train --do_eval --max_seq_length 64 \\
+        --per_device_train_batch_size 16 --num_train_epochs 15 --learning_rate 2e-5 \\
+        --lr_scheduler_type constant --eval_strategy epoch --save_strategy no \\
+        --use_papa_preprocess --use_freeze_extract_pooler true --static_heads_dir constants \\
+        --sort_calculating true --output_dir sorted
+
+    python run_papa_ner.py ... --grad_for_classifier_only true --static_heads_num 72 \\
+        --static_heads_dir constants --sorting_heads_dir sorted --output_dir results
+
+Reads the task from the hub (--dataset_name) or from CoNLL, CoNLL-U or json files (--train_file,
+--validation_file, --test_file), and the constants of run_papa_ner_avgs_creator.py. Writes
+all_results.json, eval_results.json, trainer_state.json and run.json to --output_dir; with
+--sort_calculating also lambdas.npy and sorted_heads.json; with --do_predict predictions.txt; the
+model, unless --save_strategy is no.
+"""
+
+from pathlib import Path
+
+import arguments
+from data import encode_tokens, load_token_task
+from encoders import open_encoder
+from tasks import IGNORED, token_metrics
+from training import run
+from transformers.trainer_utils import PredictionOutput
+
+from attention_dynamics.errors import run_script
+from attention_dynamics.files import write_text
+from attention_dynamics.seeding import set_seed
+
+
+def parse_args(argv=None) -> tuple[arguments.Options, arguments.TokenArguments]:
+    kinds = (
+        arguments.ModelArguments,
+        arguments.DataArguments,
+        arguments.LayoutArguments,
+        arguments.PapaArguments,
+        arguments.TrainerArguments,
+        arguments.TokenArguments,
+    )
+    parser, *parsed, tokens = arguments.parse(__doc__, kinds, argv)
+    options = arguments.Options(*parsed)
+    if options.data.task_dir is not None:
+        parser.error("--task_dir is for GLUE: give --train_file and --validation_file")
+    arguments.check_options(parser, options)
+    return options, tokens
+
+
+def write_predictions(
+    folder: Path, labels: tuple[str, ...], predicted: dict[str, PredictionOutput]
+) -> None:
+    """Write a line per sentence of the test split, the labels of its words (those not cut off)."""
+    for output in predicted.values():
+        rows = zip(output.predictions.argmax(axis=2), output.label_ids, strict=True)
+        lines = [" ".join(labels[number] for number in row[of != IGNORED]) for row, of in rows]
+        write_text(folder / "predictions.txt", "".join(f"{line}\n" for line in lines))
+
+
+def main(argv=None) -> None:
+    options, tokens = parse_args(argv)
+    data, layout = options.data, options.layout
+    set_seed(options.trainer.seed)
+    encoder = open_encoder(options.model)
+    task = load_token_task(
+        data.task_name or "ner",
+        files=options.files,
+        dataset_name=data.dataset_name,
+        dataset_config_name=data.dataset_config_name,
+        text_column_name=tokens.text_column_name,
+        label_column_name=tokens.label_column_name,
+        cache_dir=options.model.cache_dir,
+        splits=options.splits,
+    )
+    datasets = {
+        name: encode_tokens(
+            task.splits[name],
+            task.labels,
+            encoder.tokenizer,
+            data.max_seq_length,
+            papa_layout=layout.use_papa_preprocess,
+            pad_to_max_length=data.pad_to_max_length,
+            label_all_tokens=tokens.label_all_tokens,
+            max_samples=data.max_samples(name),
+        )
+        for name in options.splits
+    }
+    run(
+        "token",
+        task.name,
+        task.labels,
+        encoder,
+        datasets,
+        lambda logits, labels: token_metrics(
+            task.name, logits, labels, task.labels, tokens.return_entity_level_metrics
+        ),
+        options,
+        lambda predicted: write_predictions(
+            Path(options.trainer.output_dir), task.labels, predicted
+        ),
+    )
+
+
+if __name__ == "__main__":
+    run_script(main)
