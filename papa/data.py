@@ -222,12 +222,10 @@ def align_labels(
 
 
 def _check_length(tokenizer, length: int, pair: bool) -> None:
-    special = tokenizer.num_special_tokens_to_add(pair)
-    if not special < length <= tokenizer.model_max_length:
-        raise InputError(
-            f"--max_seq_length {length} is not possible with this model: from {special + 1} to "
-            f"{tokenizer.model_max_length} tokens"
-        )
+    least, most = tokenizer.num_special_tokens_to_add(pair) + 1, tokenizer.model_max_length
+    if not least <= length <= most:
+        limit = f"at most {most}" if length > most else f"at least {least}"
+        raise InputError(f"--max_seq_length {length} is not possible with this model: {limit}")
 
 
 def _layout(papa: Callable | None, tokenizer, length: int, pad: bool) -> Callable:

@@ -187,5 +187,5 @@ def unknown_label(place: str, label: str, names: tuple[str, ...]) -> InputError:
     more = ", ..." if len(names) > 20 else ""
     return InputError(
         f"{place} has the label {label[:40]!r}, which is none of the task's "
-        f"({', '.join(names[:20])}{more}): mend it, or add examples of it for training"
+        f"({', '.join(names[:20])}{more}): mend it, or leave the example out"
     )

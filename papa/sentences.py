@@ -223,6 +223,8 @@ def _from_hub(
 def _without_undecided(raw: _Raw) -> _Raw:
     """Without the pairs that MNLI's annotators did not agree on: their label is a dash."""
     kept = [number for number, label in enumerate(raw.labels) if label != "-"]
+    if not kept:
+        raise InputError(f"{raw.where} has no pair with an agreed label: all are a dash")
     if len(kept) < len(raw.labels):
         print(
             f"note: {raw.where}: {len(raw.labels) - len(kept)} pairs have no agreed label (-) and "
