@@ -11,8 +11,8 @@ short of the mean score with no constant head. "last" is the evaluation after th
 the published scripts write to eval_results.json; "best" the best epoch, which is chosen on the very
 examples it is reported on. Models with several folders get the mean of the drops over tasks.
 
-The score is the Matthews correlation for cola, F1 for mrpc, qqp, ner and chunk, the Pearson
-correlation for stsb, accuracy for all others; --metric names another.
+The score is Matthews' correlation for cola, F1 for mrpc, qqp, ner and chunk, Pearson's correlation
+for stsb, accuracy for all others; --metric names another.
 """
 
 import argparse
@@ -149,8 +149,6 @@ def main(argv=None) -> None:
     args = parse_args(argv)
     experiments = load_experiments(args.folders, args.metric)
     for experiment in experiments:
-        for run in experiment.unfinished:
-            print(f"note: {run} is not finished (no run.json): left out", file=sys.stderr)
         if 0 not in experiment.heads:
             print(
                 f"note: {experiment.name} has no run with 0 constant heads: no relative drop",

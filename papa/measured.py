@@ -1,7 +1,7 @@
 """What the runs of one model on one task have measured: score by number of constant heads.
 
 A folder as papa_runs.sh makes it is an *experiment*: ``constants/`` (run_papa_*_avgs_creator.py),
-``sorted/`` (--sort_calculating) and ``results/``, below which each folder with a run.json is a run.
+``sorted/`` (--sort_calculating) and ``results/``, where a folder with a run.json is a finished run.
 """
 
 import math
@@ -9,19 +9,11 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks import main_metric
+
 from attention_dynamics.errors import InputError
 from attention_dynamics.files import read_json
 
-# The score of a task, where it is not accuracy; seqeval calls its F1 overall_f1.
-METRICS = {
-    "cola": ("matthews_correlation",),
-    "mrpc": ("f1",),
-    "qqp": ("f1",),
-    "stsb": ("pearson",),
-    "ner": ("f1", "overall_f1"),
-    "chunk": ("f1", "overall_f1"),
-}
-ACCURACY = ("accuracy", "overall_accuracy")
 EPOCHS = ("last", "best")
 
 _RECORD = {
@@ -48,7 +40,6 @@ class Experiment:
         num_heads: of the model, all layers together.
         metric: the score, as eval_results.json calls it without its eval_.
         scores: "last" or "best" (epoch) -> number of constant heads -> seed -> score.
-        unfinished: the folders of runs without a run.json, which is written last.
     """
 
     name: str
@@ -58,7 +49,6 @@ class Experiment:
     num_heads: int
     metric: str
     scores: dict[str, dict[int, dict[int, float]]]
-    unfinished: list[Path]
 
     @property
     def heads(self) -> list[int]:
@@ -80,18 +70,13 @@ def load_experiment(folder: Path, metric: str | None = None) -> Experiment:
 
     Args:
         folder: of one model and task.
-        metric: the score to read instead of the task's own (METRICS, else accuracy).
+        metric: the score to read instead of the task's own (tasks.main_metric).
 
     Raises InputError when there is no finished run, when a file is missing or damaged, or when the
     runs do not belong together (another model, task, length, order, constants or data).
     """
     results = folder / "results"
     paths = sorted(results.glob("**/run.json"))
-    unfinished = [
-        path
-        for path in sorted(results.glob("*/"))
-        if path.is_dir() and not [*path.glob("**/run.json")]
-    ]
     if not paths:
         raise InputError(
             f"{results} holds no finished run (run.json); make some with: "
@@ -116,7 +101,7 @@ def load_experiment(folder: Path, metric: str | None = None) -> Experiment:
             scores[epoch].setdefault(heads, {})[seed] = value
     described = {key: record[key] for key in ("model", "task", "max_seq_length", "num_heads")}
     name = folder.resolve().name
-    return Experiment(name, **described, metric=metric, scores=scores, unfinished=unfinished)
+    return Experiment(name, **described, metric=metric, scores=scores)
 
 
 def _read_record(path: Path) -> dict:
@@ -150,10 +135,10 @@ def _check_same(first: Path, first_record: dict, run: Path, record: dict) -> Non
 
 
 def _metric_of(task: str, run: Path) -> str:
-    """The score of ``task`` that ``run`` has."""
-    names = METRICS.get(task.lower(), ACCURACY)
+    """The score of ``task``, by the name that it has in ``run``."""
     there = _read_object(run / "eval_results.json")
-    return next((name for name in names if f"eval_{name}" in there), names[0])
+    entity_level = main_metric(task, entity_level=True)
+    return entity_level if f"eval_{entity_level}" in there else main_metric(task)
 
 
 def _scores(run: Path, metric: str) -> dict[str, float]:

@@ -143,7 +143,8 @@ def draw_scores(experiments: list[Experiment], rows: list[dict], title: str) -> 
         place.grid(axis="y", color="#dddddd", linewidth=0.6)
     axes[0].set_title(title)
     axes[1].axhline(0, color="#6b6b6b", linewidth=1, dashes=(2, 2))
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower left", frameon=False)
+    lines = axes[0].get_legend_handles_labels()
+    figure.legend(*lines, loc="outside lower left", ncols=3, frameon=False)
     return figure
 
 
@@ -170,10 +171,13 @@ def draw_lambdas(order: Order, title: str) -> Figure:
     image = axes.imshow(
         order.lambdas, cmap="PuOr_r", norm=CenteredNorm(0, halfrange=reach), aspect="auto"
     )
+    # A few steps move λ by thousandths: they are written in a unit of their own then.
+    unit = 1.0 if reach >= 0.1 else 10.0 ** math.floor(math.log10(reach))
     for (layer, head), value in np.ndenumerate(order.lambdas):
-        dark = abs(value) > 0.6 * reach
+        # The weights of red, green and blue in how bright a colour looks.
+        dark = np.dot(image.to_rgba(value)[:3], (0.299, 0.587, 0.114)) < 0.5
         axes.text(
-            head, layer, f"{value:.2f}", ha="center", va="center", fontsize=8,
+            head, layer, f"{value / unit:z.2f}", ha="center", va="center", fontsize=8,
             color="white" if dark else "black",
         )  # fmt: skip
     axes.set_xticks(range(heads))
@@ -181,7 +185,8 @@ def draw_lambdas(order: Order, title: str) -> Figure:
     axes.set_xlabel("head")
     axes.set_ylabel("layer")
     axes.set_title(title)
-    figure.colorbar(image, label="λ (low: replaceable)")
+    in_units = "" if unit == 1 else f"; in the cells in units of {unit:g}"
+    figure.colorbar(image, label=f"λ (low: replaceable{in_units})")
     return figure
 
 
@@ -235,7 +240,7 @@ def _head_title(head: tuple[int, int], order: Order | None) -> str:
     if order is None:
         return text
     place = order.heads.index(head) + 1
-    return f"{text}: λ = {order.lambdas[head]:.2f}, place {place} of {len(order.heads)}"
+    return f"{text}: λ = {order.lambdas[head]:.2g}, place {place} of {len(order.heads)}"
 
 
 def _position_ticks(axes: Axes, positions: np.ndarray) -> None:

@@ -180,11 +180,11 @@ def test_an_old_python_is_refused_in_one_line(tmp_path, script):
     assert not (tmp_path / ".venv").exists()
 
 
-@pytest.mark.parametrize("args", [["SMS"], ["translation", "classification"], ["--help"]])
-def test_run_sh_knows_two_experiments(args):
+@pytest.mark.parametrize("args", [["SMS"], ["translation", "papa"], ["--help"]])
+def test_run_sh_knows_three_experiments(args):
     process = subprocess.run(
         ["bash", str(ROOT / "run.sh"), *args], capture_output=True, text=True, timeout=60
     )
     assert process.returncode == 2
-    assert "give classification (the default) or translation" in process.stderr
+    assert "give classification (the default), translation or papa" in process.stderr
     assert process.stderr.count("\n") == 1
