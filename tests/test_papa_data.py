@@ -10,7 +10,7 @@ import huggingface_hub
 import numpy as np
 import pytest
 import torch
-from conftest import GOLDEN, ROOT, assert_refused, load_folder, run_script
+from conftest import GOLDEN, ROOT, load_folder, run_script
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import BertTokenizer, RobertaTokenizer
@@ -983,9 +983,12 @@ def test_mistakes_of_the_toy(papa):
         assert sum(a != b for a, b in zip(good, verb, strict=True)) == 1
 
 
-def test_toy_by_its_script(tmp_path):
+def test_toy_by_its_script(papa, tmp_path, capsys):
     process = run_script("papa/toy.py", cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     lines = (tmp_path / "data" / "toy" / "train.tsv").read_text().splitlines()
     assert [line.split("\t")[:3] for line in lines[:2]] == [["toy", "1", ""], ["toy", "0", "*"]]
-    assert_refused(run_script("papa/toy.py", "--seed", "x", cwd=tmp_path), "--seed", "x")
+    with pytest.raises(SystemExit) as exit_code:
+        papa.toy.main(["--seed", "x"])
+    assert exit_code.value.code == 2
+    assert "error: argument --seed" in capsys.readouterr().err
