@@ -3,8 +3,9 @@
     python benchmarks/gpu.py
 
 One prepared script, a few minutes. Trains the paper's classifier and translator on generated texts
-on both devices in turn, checks that α, β, Δ and the translations agree, prints a table for each
-(ratio = CPU seconds / CUDA seconds) and writes them to benchmarks/results/gpu.json.
+and runs encoders with constant attention on both devices in turn, checks that α, β, Δ, the
+translations, averages and states agree, prints a table for each (ratio = CPU seconds / CUDA
+seconds) and writes them to benchmarks/results/gpu.json.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import torch
 from measure import add_results, alternate, compared, machine_facts
 from torch.nn import functional as F
 
+import papa
 import translation
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.options import script_parser
@@ -145,6 +147,23 @@ def translation_rows(devices: list[torch.device], rounds: int) -> list[dict]:
     return rows
 
 
+@torch.no_grad()
+def papa_rows(devices: list[torch.device], rounds: int) -> list[dict]:
+    rows = []
+    for size in papa.MODELS.values():
+        total = size.layers * size.heads
+        for number in (0, total // 2, total):
+            passes = [papa.our_pass(size, number, device) for device in devices]
+            check_scores(*({"states": run()[-1].cpu().numpy()} for run in passes))
+            what = f"{number} of {total} heads constant"
+            rows.append(compared(str(size), what, "s", *alternate(*passes, rounds), 1))
+        recorders = [papa.recording_pass(size, device) for device in devices]
+        check_scores(*({"sums": torch.stack(run()).cpu().numpy()} for run in recorders))
+        times = alternate(*recorders, rounds)
+        rows.append(compared(str(size), "averages of a batch", "s", *times, 1))
+    return rows
+
+
 def main(argv=None) -> None:
     args = parse_args(argv)
     if not torch.cuda.is_available():
@@ -154,6 +173,7 @@ def main(argv=None) -> None:
     for section, rows_of in (
         ("classification", classification_rows),
         ("translation", translation_rows),
+        ("papa", papa_rows),
     ):
         rows = rows_of(devices, args.rounds)
         print(f"\n{section}\n{format_table(rows)}", flush=True)

@@ -20,9 +20,6 @@ Prints a table per section and keeps it, with facts about the machine, in benchm
 """
 
 import argparse
-import functools
-import importlib
-import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,6 +31,7 @@ from measure import (
     bounded,
     compared,
     in_process,
+    modules_of,
     run_sections,
 )
 from reference import translation as reference
@@ -88,23 +86,9 @@ def parse_args(argv=None) -> argparse.Namespace:
     return args
 
 
-@functools.cache
 def experiment() -> SimpleNamespace:
-    """The modules of ``translation/``, whose scripts import each other by bare name.
-
-    They are taken out of ``sys.modules`` again: the other experiments have modules of these names.
-    """
-    folder = HERE.parent / "translation"
-    names = sorted(path.stem for path in folder.glob("*.py"))
-    others = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-    sys.path.insert(0, str(folder))
-    try:
-        return SimpleNamespace(**{name: importlib.import_module(name) for name in names})
-    finally:
-        sys.path.remove(str(folder))
-        for name in names:
-            sys.modules.pop(name, None)
-        sys.modules.update(others)
+    """The modules of ``translation/``."""
+    return modules_of("translation")
 
 
 def sized(size: int, args: argparse.Namespace) -> int:

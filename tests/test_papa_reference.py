@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import GOLDEN, plain_reference
+from conftest import GOLDEN, plain_reference, run_script
 from transformers import (
     AutoModel,
     BertConfig,
@@ -296,3 +296,15 @@ def test_a_step_trains_the_token_head_on_counted_tokens(plain):
         "decoder.weight",
         "decoder.bias",
     }
+
+
+# --- the benchmark ---
+
+
+def test_the_benchmark_runs(tmp_path):
+    options = ["--quick", "--rounds", "1", "--models", "minilm"]
+    process = run_script("benchmarks/papa.py", *options, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    for row in ("8 of 8 heads constant, beside sdpa", "layers x batch", "step on cached states"):
+        assert row in process.stdout
+    assert not list(tmp_path.iterdir())  # --quick keeps no results
