@@ -40,33 +40,37 @@ class States(Dataset):
         return len(self.offsets) - 1
 
     def __getitem__(self, number: int) -> dict:
-        """``states`` (len, layers + 1, hidden), ``places`` (len,) and the labels of an example."""
+        """``states`` (len, layers + 1, hidden), ``places`` (len,), and labels if there are any."""
         example = self.examples[number]
-        places = np.flatnonzero(example["attention_mask"])
-        labels = np.asarray(example["labels"])
-        values = np.array(self.values[self.offsets[number] : self.offsets[number + 1]])
-        return {"states": values, "places": places, "labels": labels}
+        values = self.values[self.offsets[number] : self.offsets[number + 1]]
+        item = {"states": values, "places": np.flatnonzero(example["attention_mask"])}
+        if "labels" in example:
+            item["labels"] = np.asarray(example["labels"])
+        return item
 
 
 def collate(examples: list[dict]) -> dict[str, Tensor]:
-    """A batch: states (batch, len, layers + 1, hidden), mask, labels, and the columns' places."""
+    """A batch: mask, states (layers + 1, batch, len, hidden), places of the columns, and labels.
+
+    The mask is first: the Trainer takes the size of a batch from there.
+    """
     places = np.unique(np.concatenate([example["places"] for example in examples]))
     shape = (len(examples), len(places))
-    states = torch.zeros(*shape, *examples[0]["states"].shape[1:])
+    _, layers, hidden = examples[0]["states"].shape
+    states = torch.zeros(layers, *shape, hidden)
     mask = torch.zeros(shape, dtype=torch.bool)
     for row, example in enumerate(examples):
         columns = torch.from_numpy(np.searchsorted(places, example["places"]))
-        states[row, columns] = torch.from_numpy(example["states"])
+        states[:, row, columns] = torch.from_numpy(example["states"]).transpose(0, 1)
         mask[row, columns] = True
-    labels = [example["labels"] for example in examples]
-    if labels[0].ndim:
-        labels = [row[places] for row in labels]
-    return {
-        "states": states,
-        "attention_mask": mask,
-        "labels": torch.from_numpy(np.stack(labels)),
-        "places": torch.from_numpy(places),
-    }
+    batch = {"attention_mask": mask, "states": states, "places": torch.from_numpy(places)}
+    if "labels" in examples[0]:
+        labels = [example["labels"] for example in examples]
+        if labels[0].ndim:
+            labels = [row[places] for row in labels]
+        labels = torch.from_numpy(np.stack(labels))
+        batch["labels"] = labels if labels.is_floating_point() else labels.long()
+    return batch
 
 
 class HeadOnly(nn.Module):
@@ -82,7 +86,7 @@ class HeadOnly(nn.Module):
     ) -> ModelOutput:
         """As :meth:`models.PapaModel.forward`, on a batch of :func:`collate`."""
         self.columns.places = places
-        return self.head(states.unbind(2), attention_mask, self.columns, labels)
+        return self.head(states, attention_mask, self.columns, labels)
 
 
 def cached(model: PapaModel, examples: Sequence[dict], collator, folder: Path, bar: bool) -> States:
@@ -114,7 +118,8 @@ def cached(model: PapaModel, examples: Sequence[dict], collator, folder: Path, b
                 encode(model, examples, collator, lengths, offsets, values, bar)
                 values.flush()
         write_json(about, wanted)
-    values = np.memmap(path, dtype=np.float32, mode="r", shape=tuple(shape))
+    # "c": nothing is written to the file, and torch takes an array only if it may write.
+    values = np.memmap(path, dtype=np.float32, mode="c", shape=tuple(shape))
     return States(examples, values, offsets)
 
 
