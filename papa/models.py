@@ -423,24 +423,27 @@ def install(
         the heads of each layer, and the positions they share. Raises InputError for an encoder that
         does not let its attention be replaced.
     """
-    columns, layers = Columns(), []
-    size = encoder.config.hidden_size // encoder.config.num_attention_heads
-    for (parent, name, module), static_here in zip(attentions(encoder), static, strict=True):
-        device = next(module.parameters()).device
-        heads = kind(encoder.config.num_attention_heads, static_here, length, columns).to(device)
-        layers.append(heads)
-        if isinstance(module, DisentangledSelfAttention):
-            setattr(parent, name, DisentangledHeads(module, heads))
+    columns, found = Columns(), attentions(encoder)
+    heads, device = encoder.config.num_attention_heads, encoder.device
+    size = encoder.config.hidden_size // heads
+    encoder.config._attn_implementation = ATTENTION
+    disentangled = isinstance(found[0][2], DisentangledSelfAttention)
+    if not disentangled and device.type != "meta":
+        # Before queries and keys are gone: an encoder that ignores us would fail on their shapes.
+        for _, _, module in found:
+            module.papa = Heads(heads, [], length, columns)
+        check_used(encoder, [module.papa for _, _, module in found])
+    layers = [kind(heads, static_here, length, columns).to(device) for static_here in static]
+    for (parent, name, module), papa in zip(found, layers, strict=True):
+        if disentangled:
+            setattr(parent, name, DisentangledHeads(module, papa))
             continue
-        module.papa = heads
-        if len(heads.dynamic) < encoder.config.num_attention_heads:
+        module.papa = papa
+        if len(papa.dynamic) < heads:
             for parts in PROJECTIONS:
                 if hasattr(module, parts[0]):
                     for part in parts[:2]:
-                        setattr(module, part, narrowed(getattr(module, part), heads.dynamic, size))
-    encoder.config._attn_implementation = ATTENTION
-    if encoder.device.type != "meta":
-        check_used(encoder, layers)
+                        setattr(module, part, narrowed(getattr(module, part), papa.dynamic, size))
     return layers, columns
 
 
