@@ -86,7 +86,7 @@ class HeadOnly(nn.Module):
     ) -> ModelOutput:
         """As :meth:`models.PapaModel.forward`, on a batch of :func:`collate`."""
         self.columns.places = places
-        return self.head(states, attention_mask, self.columns, labels)
+        return self.head(list(states), attention_mask, self.columns, labels)
 
 
 def cached(model: PapaModel, examples: Sequence[dict], collator, folder: Path, bar: bool) -> States:
