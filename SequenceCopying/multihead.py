@@ -43,7 +43,7 @@ from heads import (
     train_trial,
     verdict,
 )
-from histories import check_same, share_row
+from histories import check_same, is_evaluation, share_row
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from tqdm import tqdm
@@ -147,10 +147,7 @@ def kept_history(path: Path, content: object, longest: int, whole: bool) -> Hist
     if (
         isinstance(content, list)
         and (len(content) == longest or (not whole and 1 <= len(content) < longest))
-        and all(
-            isinstance(entry, dict) and all(type(entry.get(key)) is float for key in MEASURES)
-            for entry in content
-        )
+        and all(is_evaluation(entry, MEASURES) for entry in content)
     ):
         return [{key: entry[key] for key in MEASURES} for entry in content]
     raise InputError(f"{path} is damaged: remove it, and it is made again")

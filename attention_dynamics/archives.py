@@ -11,6 +11,7 @@ import io
 import lzma
 import os
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -24,13 +25,19 @@ from attention_dynamics.errors import InputError
 MOST_BYTES = 4 << 30
 
 _TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+# What the libraries raise for damage: OSError for a place before the start of the file,
+# NotImplementedError for a compression that there is not, ValueError for what is no number or name.
 _DAMAGE = (
     EOFError,
-    zlib.error,
-    gzip.BadGzipFile,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    ValueError,
     lzma.LZMAError,
+    struct.error,
     tarfile.TarError,
     zipfile.BadZipFile,
+    zlib.error,
 )
 
 

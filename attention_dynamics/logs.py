@@ -162,8 +162,8 @@ def _check(logs: Logs) -> None:
             raise ValueError("token ids and offsets must be arrays of whole numbers")
         if ids.values.min() < 0 or ids.lengths.min() < 1:
             raise ValueError("token ids must be whole numbers from 0 on, some in each sentence")
-    if not _is_whole(logs.index):
-        raise ValueError("index must hold whole numbers")
+    if not _is_whole(logs.index) or (len(logs.index) and logs.index.min() < 0):
+        raise ValueError("index must hold whole numbers from 0 on")
     for key, value in logs.metas.items():
         _check_key(key)
         if not isinstance(value, (float, int)) or (isinstance(value, int) and abs(value) > 2**53):

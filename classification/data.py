@@ -190,6 +190,8 @@ def _load_vectors(words: list[str]) -> dict[str, np.ndarray]:
     for word, vector in known.items():
         if not isinstance(vector, np.ndarray) or vector.dtype.kind not in "fi" or vector.ndim != 1:
             raise InputError(f"word vectors {path}: the vector of {word!r} is no array of numbers")
+        if not np.isfinite(vector).all():
+            raise InputError(f"word vectors {path}: the vector of {word!r} is not finite")
     return known
 
 

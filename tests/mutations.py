@@ -90,7 +90,7 @@ def _damage(draw, holder, depth: int, others: tuple) -> None:
         del holder[key]
         holder[draw(st.sampled_from(names))] = inner
     else:
-        holder[key] = draw(st.sampled_from(others))
+        holder[key] = copy.deepcopy(draw(st.sampled_from(others)))
     return None
 
 
