@@ -361,6 +361,8 @@ def main(argv=None) -> None:
     )
     path = Path(f"re_{args.num_heads}headcomb.pkl")
     check_writable(path, args.folder)
+    stem = Path(args.out_dir) / path.stem
+    check_writable(f"{stem}.svg")
     numbers = ("num_good", "num_bad", "num_random", "num_samples", "num_heads")
     described = {**asdict(settings), **{name: getattr(args, name) for name in numbers}}
     if path.exists() and not args.overwrite:
@@ -387,7 +389,7 @@ def main(argv=None) -> None:
         print(path)
     rows = curve_rows(histories)
     for figure in write_figure(
-        Path(args.out_dir) / path.stem,
+        stem,
         lambda: draw_curves(args.num_heads, rows),
         rows,
         "Good and bad heads",

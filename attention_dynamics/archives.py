@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from attention_dynamics.errors import InputError
+from attention_dynamics.files import bounded_memory
 
 # The largest public distribution read here (Amazon review polarity) is 1.7 GB unpacked.
 MOST_BYTES = 4 << 30
@@ -100,6 +101,10 @@ class Source:
             return [entry.relative_to(self.path).as_posix() for entry in files]
         if kind == "file":
             return [self.path.name]
+        with bounded_memory(self.path, "source"):
+            return self._members(kind)
+
+    def _members(self, kind: str) -> list[str]:
         try:
             if kind == "tar":
                 with tarfile.open(self.path) as archive:
@@ -158,9 +163,8 @@ class Source:
 
     def _damaged(self, damage: Exception, name: str | None = None) -> InputError:
         where = self.place(name) if name else str(self.path)
-        return InputError(
-            f"{where} is damaged or cut short ({str(damage) or type(damage).__name__}); get it anew"
-        )
+        detail = next(iter(str(damage).splitlines()), type(damage).__name__).rstrip(":")
+        return InputError(f"{where} is damaged or cut short ({detail}); get it anew")
 
 
 class _Guarded(io.RawIOBase):

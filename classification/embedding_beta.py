@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from attention_dynamics.devices import add_device_options, choose_device
 from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.files import write_pickle
+from attention_dynamics.files import check_writable, write_pickle
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.runs import embedding_beta_path, output_is_current, record_output
 from attention_dynamics.seeding import seed, set_seed
@@ -171,6 +171,7 @@ def main(argv=None) -> None:
         **{key: value for key, value in vars(args).items() if key not in HOW},
     }
     out = embedding_beta_path(args.dataset, args.embed_dim)
+    check_writable(out)
     if not args.overwrite and output_is_current(out, settings):
         print(f"{out} is up to date; --overwrite trains it again")
         return

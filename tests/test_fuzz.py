@@ -22,7 +22,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import GOLDEN, make_small_set
+from conftest import make_small_set
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mutations import JSON_VALUES, PICKLE_VALUES, damaged_bytes, damaged_value
@@ -31,7 +31,7 @@ from torch import nn
 from attention_dynamics import runs
 from attention_dynamics.errors import InputError, one_line
 from attention_dynamics.files import json_text, write_json, write_pickle, write_text
-from attention_dynamics.logs import Logs, load_logs, published_layout, save_logs
+from attention_dynamics.logs import Logs, published_layout, save_logs
 from attention_dynamics.pages import matrix_page, token_page
 from attention_dynamics.pickles import load_pickle
 from attention_dynamics.ragged import Ragged
@@ -214,7 +214,9 @@ def prepared(scripts, *options: object):
 def own_file(suffix: str, content: str):
     def make(folder, scripts):
         path = Path(f"train{suffix}")
-        path.write_bytes(gzip.compress(content.encode()) if suffix.endswith("gz") else content.encode())
+        path.write_bytes(
+            gzip.compress(content.encode()) if suffix.endswith("gz") else content.encode()
+        )
         test = Path("other.csv")
         test.write_text("text,label\na film,0\ngood film,1\n")
         options = ("--text_column", "text", "--label_column", "label", "--labels", "0", "1")
@@ -239,7 +241,9 @@ def sst_trees(folder, scripts):
 
 
 def sms(folder, scripts):
-    write_text("SMSSpamCollection", "ham\tOk lar...\nspam\tWIN £1,000 now!\nham\tno\nspam\tyes\n" * 3)
+    write_text(
+        "SMSSpamCollection", "ham\tOk lar...\nspam\tWIN £1,000 now!\nham\tno\nspam\tyes\n" * 3
+    )
     path = Path("SMSSpamCollection")
     return path, prepared(scripts, "SMS", "--source", path)
 
@@ -307,8 +311,8 @@ def word_vectors(suffix: str):
 
 # --- Translation
 
-SRC = "lima kono sepu taro wibe duga rofe mizu hacu peno".split()
-TRG = "xad yob zet vul jik qem wor gat nis fup".split()
+SRC = ["lima", "kono", "sepu", "taro", "wibe", "duga", "rofe", "mizu", "hacu", "peno"]
+TRG = ["xad", "yob", "zet", "vul", "jik", "qem", "wor", "gat", "nis", "fup"]
 
 
 def small_pairs(folder, scripts) -> list[Path]:
@@ -651,9 +655,7 @@ CASES = {
     "run record": run_record,
     "checkpoint": checkpoint,
 }  # fmt: skip
-VALUES = [
-    name for name in CASES if name in ("train data", "test data")
-]
+VALUES = [name for name in CASES if name in ("train data", "test data")]
 
 
 @pytest.fixture(scope="session")
@@ -677,7 +679,16 @@ def try_all(case, folder, scripts, damaged, examples: int, fresh: bool) -> None:
         pytest.skip("a file of bytes only")
 
     # What a message says it is about: the file, its folder, its output, or the data set made of it.
-    where = (*path.parts, path.stem, "training set", "SMS has", "Furd has", "mine has", "Yelp has", "logs of")
+    where = (
+        *path.parts,
+        path.stem,
+        "training set",
+        "SMS has",
+        "Furd has",
+        "mine has",
+        "Yelp has",
+        "logs of",
+    )
 
     @settings(
         max_examples=examples,

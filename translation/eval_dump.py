@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
 from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.files import sha256, write_pickle
+from attention_dynamics.files import check_writable, sha256, write_pickle
 from attention_dynamics.logs import Logs, published_layout, save_logs
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.ragged import Ragged, batches_by_length, offsets_of
@@ -170,6 +170,7 @@ def main(argv=None) -> None:
         ],
     }
     out = logs_path(args.dataset)
+    check_writable(out)
     if not args.overwrite and output_is_current(out, settings):
         print(f"{out} is up to date with its {len(paths)} checkpoints; --overwrite dumps again")
         return

@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from tqdm import tqdm
 
 from attention_dynamics.errors import run_script
-from attention_dynamics.files import write_pickle
+from attention_dynamics.files import check_writable, write_pickle
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.runs import ibm1_beta_path, output_is_current, record_output
 
@@ -94,6 +94,7 @@ def main(argv=None) -> None:
         "iterations": args.iterations,
     }
     out = ibm1_beta_path(args.dataset)
+    check_writable(out)
     if not args.overwrite and output_is_current(out, settings):
         print(f"{out} is up to date; --overwrite trains it again")
         return
