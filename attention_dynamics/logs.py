@@ -146,12 +146,14 @@ def load_logs(path: str | os.PathLike) -> Logs:
         _check(logs)
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise InputError(f"logs {path} are damaged: {type(error).__name__} {error}") from None
     return logs
 
 
 def _check(logs: Logs) -> None:
+    if type(logs.dataset) is not str:
+        raise ValueError("dataset must be a name")
     sizes = [logs.splits[split] for split in ("val", "train")]
     if not all(type(size) is int for size in sizes):
         raise ValueError("splits must hold whole numbers")

@@ -21,7 +21,7 @@ import torch
 from conftest import make_small_set
 from torch import nn
 
-from attention_dynamics import archives, files, textfiles
+from attention_dynamics import archives, files
 from attention_dynamics.errors import InputError, one_line
 from attention_dynamics.files import read_json, write_json, write_text
 from attention_dynamics.logs import Logs, load_logs
@@ -291,9 +291,10 @@ def test_checkpoints_of_other_things():
 HEADER = "text,label\n"
 ROWS = "good,1\nbad,0\n"
 TABLES = {
-    "a byte-order mark and CRLF": (b"\xef\xbb\xbf" + (HEADER + ROWS).replace("\n", "\r\n").encode(), None),
+    "a byte-order mark": (b"\xef\xbb\xbf" + (HEADER + ROWS).encode(), None),
+    "CRLF": ((HEADER + ROWS).replace("\n", "\r\n").encode(), None),
     "no end of the last line": ((HEADER + ROWS).encode()[:-1], None),
-    "NUL bytes in a text": (f"{HEADER}go\0od,1\nbad,0\n".replace("go\0od", "\0good\0").encode(), None),
+    "NUL bytes in a text": (f"{HEADER}\0good\0,1\nbad,0\n".encode(), None),
     "empty lines": (f"\n{HEADER}\n\n{ROWS}\n".encode(), None),
     "a line of 1e6 characters": (f"{HEADER}{'good ' * 200_000},1\nbad,0\n".encode(), None),
     "nothing": (b"", "train.csv holds no row"),
@@ -497,8 +498,9 @@ def test_sentences_too_long_for_pieces_are_said(translation, capsys):
 # --- Pages
 
 ATTACK = (
-    "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\"><svg onload=alert(1)>",
-    "' onclick='alert(1)", "{{ 7 * 7 }}", "</span></div><!--", "\u2028&lt;script&gt;", "]]>",
+    "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>",
+    "\"><svg onload=alert(1)>", "' onclick='alert(1)", "{{ 7 * 7 }}",
+    "</span></div><!--", "\u2028&lt;script&gt;", "]]>",
 )  # fmt: skip
 
 
@@ -542,9 +544,3 @@ def test_tokens_are_text_on_the_pages(is_pair):
     assert pages[0].tags == pages[1].tags
     assert all(any(word in text for text in pages[0].text) for word in ATTACK)
     assert pages[0].tags.count(("script", [])) >= 1
-
-
-def test_the_limit_of_a_line_is_the_one_of_a_field():
-    import csv
-
-    assert csv.field_size_limit() == textfiles.LONGEST
