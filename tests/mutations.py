@@ -11,7 +11,8 @@ TOKENS = (
     b"", b"\0", b"\n", b"\r\n", b"\r", b'"', b"'", b",", b"\t", b"[", b"]", b"{", b"}", b"(", b")",
     b"NaN", b"-Infinity", b"1e999", b"null", b"true", b"-1", b"99999999999999999999", b"0.5",
     b"\xff\xfe", b"\xef\xbb\xbf", b"\xc3\x28", b"\xed\xa0\x80", b"\\ud800", b"\x1a",
-    b"\xe2\x80\xa8", b"<seg", b"</seg>", b"<review>", b"\x80\x05", b".", b"R", b"b", b"2", b"0" * 5000, b"[" * 3000,
+    b"\xe2\x80\xa8", b"<seg", b"</seg>", b"<review>", b"\x80\x05",
+    b".", b"R", b"b", b"2", b"0" * 5000, b"[" * 3000,
 )  # fmt: skip
 
 

@@ -266,9 +266,11 @@ def test_an_output_with_too_long_a_name_is_refused(tmp_path):
 def test_memory_is_bounded_while_a_file_is_read_and_not_after(tmp_path):
     (tmp_path / "x").write_bytes(b"small")
     before = resource.getrlimit(resource.RLIMIT_AS)
-    with pytest.raises(InputError, match="what .*x of 5 bytes takes too much memory"):
-        with bounded_memory(tmp_path / "x", "what"):
-            bytearray(2 << 30)
+    with (
+        pytest.raises(InputError, match=r"what .*x of 5 bytes takes too much memory"),
+        bounded_memory(tmp_path / "x", "what"),
+    ):
+        bytearray(2 << 30)
     assert resource.getrlimit(resource.RLIMIT_AS) == before
     assert len(bytearray(2 << 30)) == 2 << 30
 
