@@ -58,6 +58,7 @@ def kept(path: Path, settings: dict) -> object | None:
         with zipfile.ZipFile(buffer) as archive:  # torch does not look at the checksums
             if archive.testzip() is not None:
                 raise ValueError
+        buffer.seek(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             file = torch.load(buffer, map_location="cpu", weights_only=True)
@@ -96,9 +97,14 @@ class Parts:
         """The part with these settings; None when it is not finished."""
         return kept(self.path(settings), settings)
 
+    def state_path(self, settings: dict) -> Path:
+        """Where the training state of the part with these settings is kept until it is finished."""
+        return self.path(settings).with_suffix(".state")
+
     def put(self, settings: dict, content: object) -> None:
         """Keep a finished part."""
         keep(self.path(settings), settings, content)
+        self.state_path(settings).unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Remove all parts: the output is whole, or is to be made anew."""

@@ -153,7 +153,7 @@ def train(
 
 
 def train_epoch(training: Training, split: Split, order: np.ndarray, bsize: int, done: int) -> None:
-    """An update on each batch of ``bsize`` sentences of ``split`` in this order, but the ``done``."""
+    """An update on each batch of ``bsize`` sentences, in this order, but those ``done`` before."""
     model = training.model
     device = model.linear.bias.device
     ids, lengths, labels = (part.to(device) for part in split.batch(order))
