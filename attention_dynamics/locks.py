@@ -28,6 +28,7 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
     """
     path = Path(path)
     file = path.parent / f".{path.name}.lock"
+    new_folder = not file.parent.exists()
     file.parent.mkdir(parents=True, exist_ok=True)
     stream = _taken(file, path)
     with stream:
@@ -39,6 +40,9 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
             yield
         finally:
             file.unlink(missing_ok=True)
+            if new_folder:
+                with contextlib.suppress(OSError):
+                    file.parent.rmdir()  # nothing was written
 
 
 def _taken(file: Path, path: Path) -> BinaryIO:
