@@ -11,6 +11,10 @@ import sys
 from collections.abc import Callable
 
 
+# A list of all missing checkpoints of a log config and their commands is shorter.
+_LONGEST = 32_000
+
+
 class InputError(Exception):
     """A wrong input: the message says what is wrong, where, and what to do about it."""
 
@@ -58,7 +62,12 @@ def _terminate(*_) -> None:
 
 
 def one_line(text: str) -> str:
-    """``text`` with line breaks and control characters (a file may hold them) escaped."""
+    """``text`` with line breaks and control characters (a file may hold them) escaped.
+
+    Of more than ``_LONGEST`` characters (a file may hold these too) the middle is left out.
+    """
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]} [...] {text[-_LONGEST // 2 :]}"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

@@ -10,8 +10,10 @@ import shlex
 import subprocess
 import sys
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy
 import torch
@@ -19,7 +21,14 @@ from torch import nn
 
 import attention_dynamics
 from attention_dynamics.errors import InputError
-from attention_dynamics.files import read_json, sha256, whole_file, write_json
+from attention_dynamics.files import (
+    bounded_memory,
+    opened,
+    read_json,
+    sha256,
+    whole_file,
+    write_json,
+)
 from attention_dynamics.seeding import LARGEST_SEED
 
 # The version of run folders: what run.json says, and how checkpoints come from its settings.
@@ -168,19 +177,17 @@ def load_checkpoint(path: Path, model: nn.Module) -> None:
 
     Raises InputError naming the file when it is missing, damaged, or of other dimensions.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is unusual is refused below
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise InputError(f"checkpoint {path} does not exist") from None
-    except PermissionError:
-        raise
-    except Exception:  # torch wraps what goes wrong in many types, and advises to run the file
-        raise InputError(
-            f"checkpoint {path} is damaged or holds more than tensors: refused (nothing was run); "
-            "train its run again with --overwrite"
-        ) from None
+    with opened(path, "checkpoint") as stream, bounded_memory(path, "checkpoint"):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what is unusual is refused below
+                _check_sums(stream)
+                state = torch.load(stream, map_location="cpu", weights_only=True)
+        except Exception:  # torch wraps what goes wrong in many types, and advises to run the file
+            raise InputError(
+                f"checkpoint {path} is damaged or holds more than tensors: refused (nothing was "
+                "run); train its run again with --overwrite"
+            ) from None
     expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
         raise InputError(f"checkpoint {path} is not a state_dict of tensors")
@@ -200,6 +207,20 @@ def load_checkpoint(path: Path, model: nn.Module) -> None:
                 "numbers; train its run again with --overwrite"
             )
     model.load_state_dict(state)
+
+
+def _check_sums(stream: BinaryIO) -> None:
+    """Raise ValueError when the checksums of a zip file, which torch does not look at, are wrong.
+
+    Checkpoints of the first versions of torch are none: nothing is known of their content.
+    """
+    if zipfile.is_zipfile(stream):
+        with zipfile.ZipFile(stream) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise ValueError("a checkpoint is never compressed")
+            if name := archive.testzip():
+                raise ValueError(f"{name} is damaged")
+    stream.seek(0)
 
 
 def checkpoints_of(
