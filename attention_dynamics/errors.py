@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Callable
 
-
 # A list of all missing checkpoints of a log config and their commands is shorter.
 _LONGEST = 32_000
 

@@ -103,7 +103,9 @@ _MAKERS = {
         (f"numpy.{core}.{module}", name): _NUMPY[name]
         for core in ("core", "_core")
         for module, name in (
-            ("multiarray", "_reconstruct"), ("multiarray", "scalar"), ("numeric", "_frombuffer"),
+            ("multiarray", "_reconstruct"),
+            ("multiarray", "scalar"),
+            ("numeric", "_frombuffer"),
         )
     },  # fmt: skip
 }
@@ -145,7 +147,5 @@ def load_pickle(path: str | os.PathLike, what: str = "pickle") -> object:
             raise
         except Exception as error:  # of as many types as there are ways to damage a pickle
             detail = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(
-                f"{what} {path} is damaged or not a pickle: {detail[:200]}"
-            ) from None
+            raise InputError(f"{what} {path} is damaged or not a pickle: {detail[:200]}") from None
     return value.view(np.ndarray) if isinstance(value, _Array) else value

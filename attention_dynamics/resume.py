@@ -15,8 +15,6 @@ import math
 import shutil
 import signal
 import time
-import warnings
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +24,7 @@ from torch import nn
 
 from attention_dynamics.errors import InputError, Terminated, WorkError
 from attention_dynamics.files import whole_file
-from attention_dynamics.runs import differences, save_checkpoint
+from attention_dynamics.runs import differences, read_tensors, save_checkpoint
 from attention_dynamics.seeding import generator_states, set_generator_states
 
 # The version of what the files hold.
@@ -50,23 +48,14 @@ def kept(path: Path, settings: dict) -> object | None:
     Raises InputError when the file is damaged (every byte is checked), or was kept with other
     ``settings``, which are named.
     """
-    try:
-        buffer = io.BytesIO(path.read_bytes())
-    except FileNotFoundError:
+    if not path.exists():
         return None
+    damaged = "is damaged: remove it, and what it was kept for is made again"
+    file = read_tensors(path, "file", damaged)
     try:
-        with zipfile.ZipFile(buffer) as archive:  # torch does not look at the checksums
-            if archive.testzip() is not None:
-                raise ValueError
-        buffer.seek(0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            file = torch.load(buffer, map_location="cpu", weights_only=True)
         earlier, content = json.loads(file["settings"]), file["content"]
-    except Exception:  # of as many types as there are ways to damage a file
-        raise InputError(
-            f"{path} is damaged: remove it, and what it was kept for is made again"
-        ) from None
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"file {path} {damaged}") from None
     if what := differences(earlier, json.loads(_text_of(settings))):
         raise InputError(
             f"{path} belongs to an unfinished run of other settings ({what}); --overwrite replaces "

@@ -177,17 +177,11 @@ def load_checkpoint(path: Path, model: nn.Module) -> None:
 
     Raises InputError naming the file when it is missing, damaged, or of other dimensions.
     """
-    with opened(path, "checkpoint") as stream, bounded_memory(path, "checkpoint"):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what is unusual is refused below
-                _check_sums(stream)
-                state = torch.load(stream, map_location="cpu", weights_only=True)
-        except Exception:  # torch wraps what goes wrong in many types, and advises to run the file
-            raise InputError(
-                f"checkpoint {path} is damaged or holds more than tensors: refused (nothing was "
-                "run); train its run again with --overwrite"
-            ) from None
+    state = read_tensors(
+        path, "checkpoint",
+        "is damaged or holds more than tensors: refused (nothing was run); train its run again with "
+        "--overwrite",
+    )  # fmt: skip
     expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
         raise InputError(f"checkpoint {path} is not a state_dict of tensors")
@@ -209,6 +203,21 @@ def load_checkpoint(path: Path, model: nn.Module) -> None:
     model.load_state_dict(state)
 
 
+def read_tensors(path: Path, what: str, damaged: str) -> object:
+    """What torch saved at ``path``, on the CPU; nothing but plain data and tensors is unpickled.
+
+    Raises InputError "{what} {path} {damaged}" when it is damaged, and when there is no file.
+    """
+    with opened(path, what) as stream, bounded_memory(path, what):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what is unusual is refused by the caller
+                _check_sums(stream)
+                return torch.load(stream, map_location="cpu", weights_only=True)
+        except Exception:  # torch wraps what goes wrong in many types, and advises to run the file
+            raise InputError(f"{what} {path} {damaged}") from None
+
+
 def _check_sums(stream: BinaryIO) -> None:
     """Raise ValueError when the checksums of a zip file, which torch does not look at, are wrong.
 
@@ -217,7 +226,7 @@ def _check_sums(stream: BinaryIO) -> None:
     if zipfile.is_zipfile(stream):
         with zipfile.ZipFile(stream) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-                raise ValueError("a checkpoint is never compressed")
+                raise ValueError("torch compresses nothing")
             if name := archive.testzip():
                 raise ValueError(f"{name} is damaged")
     stream.seek(0)
