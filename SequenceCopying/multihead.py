@@ -43,7 +43,7 @@ from heads import (
     train_trial,
     verdict,
 )
-from histories import check_same, share_row
+from histories import check_same, share_row, write_output
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from tqdm import tqdm
@@ -53,12 +53,12 @@ from workers import add_jobs_option, default_jobs, side_by_side
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
 from attention_dynamics.errors import InputError, WorkError, run_script
 from attention_dynamics.figures import write_figure
-from attention_dynamics.files import check_writable, read_json, write_json, write_pickle
+from attention_dynamics.files import check_writable, read_json, write_json
 from attention_dynamics.locks import locked
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.pickles import load_pickle
 from attention_dynamics.resume import keep, kept
-from attention_dynamics.runs import load_checkpoint, record_output, save_checkpoint
+from attention_dynamics.runs import load_checkpoint, save_checkpoint
 from attention_dynamics.seeding import seed
 from attention_dynamics.tables import format_table
 
@@ -321,7 +321,6 @@ def train_all(
     heads["random"] = make_random_heads(args, settings)
     combinations = choose_combinations(args, heads)
     histories = train_combinations(args, settings, combinations, device, jobs)
-    write_pickle(path, histories)
     results = {
         "shares": summary_rows(args.num_heads, histories),
         "seconds": time.perf_counter() - started,
@@ -329,7 +328,7 @@ def train_all(
         "device": device,
         "threads": args.threads,
     }
-    record_output(path, described, results)
+    write_output(path, histories, described, results)
     print(path)
     return histories
 

@@ -27,7 +27,14 @@ from pathlib import Path
 
 import torch
 from data import check_task
-from histories import check_same, default_name, histories_path, load_histories, success_row
+from histories import (
+    check_same,
+    default_name,
+    histories_path,
+    load_histories,
+    success_row,
+    write_output,
+)
 from models import MEASURES
 from tqdm import tqdm
 from training import History, Settings, check_precision, train_seed, train_stacked
@@ -35,11 +42,11 @@ from workers import add_jobs_option, default_jobs, side_by_side
 
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
 from attention_dynamics.errors import run_script
-from attention_dynamics.files import check_writable, write_pickle
+from attention_dynamics.files import check_writable
 from attention_dynamics.locks import locked
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.resume import Parts
-from attention_dynamics.runs import check_name, record_output
+from attention_dynamics.runs import check_name
 from attention_dynamics.seeding import seed
 from attention_dynamics.tables import format_table
 
@@ -201,7 +208,6 @@ def main(argv=None) -> None:
         # Made anew: what came from other processes would be pickled to other bytes.
         histories = [[{key: e[key] for key in MEASURES} for e in history] for history in histories]
 
-        write_pickle(path, histories)
         row = success_row(name, histories)
         results = {
             **row,
@@ -211,7 +217,7 @@ def main(argv=None) -> None:
             "threads": args.threads,
             "grouping": grouping,
         }
-        record_output(path, described, results)
+        write_output(path, histories, described, results)
         parts.remove()
     print(format_table([row]))
     print(f"{path}: {len(histories)} seeds, {results['seconds']:.0f} s")

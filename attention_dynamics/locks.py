@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from attention_dynamics.errors import WorkError
+from attention_dynamics.files import remove_abandoned
 
 # What a file system without locks answers.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
@@ -22,7 +23,8 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
 
     The lock is that of the system on a file beside ``path``, which ends with its process, however
     that ends; the file says who holds it. Where the file system has no locks, what the file says
-    decides: of a process of this host it is seen whether it still runs.
+    decides: of a process of this host it is seen whether it still runs. What a killed owner had begun
+    to write is removed.
 
     Raises WorkError that names host and process id of the owner when another process has it.
     """
@@ -37,6 +39,9 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
         stream.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode())
         stream.flush()
         try:
+            remove_abandoned(path.parent, f".{path.stem[:50]}")
+            if path.is_dir():
+                remove_abandoned(path, ".")
             yield
         finally:
             file.unlink(missing_ok=True)

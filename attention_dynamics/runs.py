@@ -1,6 +1,7 @@
 """Run folders, checkpoints, configs: one function makes a path, for writer and reader."""
 
 import datetime
+import hashlib
 import io
 import json
 import os
@@ -177,11 +178,11 @@ def load_checkpoint(path: Path, model: nn.Module) -> None:
 
     Raises InputError naming the file when it is missing, damaged, or of other dimensions.
     """
-    state = read_tensors(
-        path, "checkpoint",
-        "is damaged or holds more than tensors: refused (nothing was run); train its run again with "
-        "--overwrite",
-    )  # fmt: skip
+    damaged = (
+        "is damaged or holds more than tensors: refused (nothing was run); train its run again "
+        "with --overwrite"
+    )
+    state = read_tensors(path, "checkpoint", damaged)
     expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
         raise InputError(f"checkpoint {path} is not a state_dict of tensors")
@@ -443,11 +444,14 @@ def read_output_record(path: Path) -> dict:
     return record if isinstance(record, dict) else {}
 
 
-def record_output(path: Path, settings: dict, results: dict) -> None:
-    """Note beside ``path`` what made it: settings, results, and the provenance."""
+def record_output(path: Path, settings: dict, results: dict, content: bytes | None = None) -> None:
+    """Note beside ``path`` what made it: settings, results, and the provenance.
+
+    With its ``content`` before it is written: for an output that is refused without a record.
+    """
     record = {
         "settings": settings,
-        "sha256": sha256(path),
+        "sha256": sha256(path) if content is None else hashlib.sha256(content).hexdigest(),
         **provenance(),
         "results": results,
     }
