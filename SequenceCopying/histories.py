@@ -1,6 +1,7 @@
 """What runs leave behind: where it lies, whether it is whole, and how many of them learned."""
 
 import math
+import pickle
 from pathlib import Path
 
 from models import MEASURES
@@ -8,8 +9,9 @@ from scipy.stats import binomtest
 from training import LEARNED, History, Settings, learned
 
 from attention_dynamics.errors import InputError
+from attention_dynamics.files import whole_file
 from attention_dynamics.pickles import load_pickle
-from attention_dynamics.runs import output_is_current, read_output_record
+from attention_dynamics.runs import output_is_current, read_output_record, record_output
 
 
 def default_name(settings: Settings) -> str:
@@ -59,6 +61,14 @@ def steps_of(path: Path, history: History) -> list[int]:
     settings = read_output_record(path).get("settings")
     every = settings.get("save_every") if isinstance(settings, dict) else None
     return [(every if type(every) is int else 10) * place for place in range(len(history))]
+
+
+def write_output(path: Path, histories: object, settings: dict, results: dict) -> None:
+    """Write the pickle ``path`` and its record, so that it is never there without one."""
+    content = pickle.dumps(histories, protocol=5)
+    record_output(path, settings, results, content)
+    with whole_file(path) as stream:
+        stream.write(content)
 
 
 def check_same(path: Path, settings: dict) -> None:

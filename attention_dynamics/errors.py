@@ -22,7 +22,7 @@ class WorkError(Exception):
     """A failure while working, not of the input: the message says what went wrong."""
 
 
-class _Terminated(BaseException):
+class Terminated(BaseException):
     """SIGTERM came; as an exception, so that files half written are removed."""
 
 
@@ -52,12 +52,12 @@ def run_script(main: Callable[[], object]) -> None:
         _end(f"{name}: failed: out of memory ({str(error).splitlines()[0][:160]})", 1)
     except KeyboardInterrupt:
         _end(f"{name}: interrupted", 130)
-    except _Terminated:
+    except Terminated:
         _end(f"{name}: terminated", 143)
 
 
 def _terminate(*_) -> None:
-    raise _Terminated
+    raise Terminated
 
 
 def one_line(text: str) -> str:

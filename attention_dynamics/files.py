@@ -37,7 +37,7 @@ def whole_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{path.name[:50]}."
-    _remove_abandoned(path.parent, prefix)
+    remove_abandoned(path.parent, prefix)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=_PART)
     _is_locked(handle)  # until it is closed: so that others see that it is being written
     try:
@@ -55,7 +55,7 @@ def whole_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
         raise
 
 
-def _remove_abandoned(folder: Path, prefix: str) -> None:
+def remove_abandoned(folder: Path, prefix: str) -> None:
     """Remove temporary files that begin with ``prefix``, but for those that are being written."""
     with os.scandir(folder) as entries:
         found = [e.path for e in entries if e.name.startswith(prefix) and e.name.endswith(_PART)]
