@@ -16,6 +16,7 @@ import shutil
 import tarfile
 import warnings
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,7 +36,7 @@ from attention_dynamics.logs import Logs, published_layout, save_logs
 from attention_dynamics.pages import matrix_page, token_page
 from attention_dynamics.pickles import load_pickle
 from attention_dynamics.ragged import Ragged
-from attention_dynamics.resume import Training
+from attention_dynamics.resume import Training, keep
 
 # --- Classification
 
@@ -518,9 +519,10 @@ def restart_folder(folder, scripts, damaged: str):
     place = Path("multihead_runs")
     multihead.open_folder(place, settings)
     history = [{"acc": 0.2, "loss": 1.5}, {"acc": 0.5, "loss": 0.5}]
-    write_json(multihead.candidate_path(place, 0), [history, history, history])
+    described = asdict(settings)
+    keep(multihead.candidate_path(place, 0), described, [history, history, history])
     names = ("bad0", "bad1")
-    write_json(multihead.combination_path(place, names), history)
+    keep(multihead.combination_path(place, names), described, history)
     args = SimpleNamespace(folder=place, threads=1)
 
     def read() -> None:
@@ -539,11 +541,11 @@ def restart_settings(folder, scripts):
 
 
 def restart_candidate(folder, scripts):
-    return restart_folder(folder, scripts, "candidates/0.json")
+    return restart_folder(folder, scripts, "candidates/0")
 
 
 def restart_combination(folder, scripts):
-    return restart_folder(folder, scripts, "combinations/bad0+bad1.json")
+    return restart_folder(folder, scripts, "combinations/bad0+bad1")
 
 
 def restart_body(folder, scripts):
@@ -750,9 +752,7 @@ def values_of(path: Path, whole: bytes):
         return st.builds(pickle.dumps, changed, st.integers(2, 5))
     if path.suffix == ".json":
         return damaged_value(json.loads(whole), JSON_VALUES).map(lambda v: json.dumps(v).encode())
-    if path.suffix == ".state":
-        return damaged_value(torch.load(path, weights_only=True), JSON_VALUES).map(saved)
-    raise ValueError(path)
+    return damaged_value(torch.load(path, weights_only=True), JSON_VALUES).map(saved)
 
 
 def saved(value: object) -> bytes:
