@@ -2,7 +2,8 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 from training import History, loss_of
 
+from attention_dynamics.resume import Training
 from attention_dynamics.seeding import set_seed
 
 # A head is good when training from it exceeds GOOD with each of DATA_SEEDS, bad when it never does
@@ -146,23 +148,32 @@ def train_trial(
     data_seed: int,
     device: torch.device,
     end: Callable[[History], bool],
+    state: Path | None = None,
 ) -> History:
-    """The evaluations of MEASURES before the updates of steps 0, EVERY, ..., until ``end``."""
+    """The evaluations of MEASURES before the updates of steps 0, EVERY, ..., until ``end``.
+
+    With a path ``state`` of a training state, from where an earlier process was stopped.
+    """
     model = model.to(device)
     optimizer = torch.optim.Adam(model.parameters(), fused=device.type != "mps")
-    training = batches(settings.task, settings.bsize, data_seed, TRAINING)
+    batches_of_seed = batches(settings.task, settings.bsize, data_seed, TRAINING)
     evaluation = evaluation_batch(settings).to(device)
-    history: History = []
-    for step in range(settings.num_steps):
-        if step % EVERY == 0:
-            history.append(evaluate(model, evaluation))
-            if end(history):
-                break
-        batch = next(training).to(device)
-        loss = loss_of(model(batch), batch.targets)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
+    described = {**asdict(settings), "data_seed": data_seed}
+    with Training(state, described, model, optimizer, EVERY, {"history": []}) as training:
+        history = training.notes["history"]
+        for _ in range(training.step):  # those of an earlier process
+            next(batches_of_seed)
+        while training.step < settings.num_steps:
+            if len(history) <= training.step // EVERY:
+                history.append(evaluate(model, evaluation))
+                if end(history):
+                    break
+            batch = next(batches_of_seed).to(device)
+            with training.update():
+                loss = training.watched(loss_of(model(batch), batch.targets))
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                optimizer.step()
     return history
 
 

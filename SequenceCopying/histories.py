@@ -1,5 +1,7 @@
 """What runs leave behind: where it lies, whether it is whole, and how many of them learned."""
 
+import math
+import pickle
 from pathlib import Path
 
 from models import MEASURES
@@ -7,8 +9,9 @@ from scipy.stats import binomtest
 from training import LEARNED, History, Settings, learned
 
 from attention_dynamics.errors import InputError
+from attention_dynamics.files import whole_file
 from attention_dynamics.pickles import load_pickle
-from attention_dynamics.runs import output_is_current, read_output_record
+from attention_dynamics.runs import output_is_current, read_output_record, record_output
 
 
 def default_name(settings: Settings) -> str:
@@ -33,7 +36,9 @@ def load_histories(path: Path) -> list[History]:
         raise InputError(f"{path} does not exist; make it with seq2seq.py (see copying_runs.sh)")
     content = load_pickle(path, "histories")
     whole = isinstance(content, list) and all(
-        isinstance(history, list) and history and all(map(_is_entry, history))
+        isinstance(history, list)
+        and history
+        and all(is_evaluation(entry, MEASURES) for entry in history)
         for history in content
     )
     if not whole or not content:
@@ -43,8 +48,12 @@ def load_histories(path: Path) -> list[History]:
     return content
 
 
-def _is_entry(entry: object) -> bool:
-    return isinstance(entry, dict) and all(type(entry.get(name)) is float for name in MEASURES)
+def is_evaluation(entry: object, measures: tuple[str, ...]) -> bool:
+    """Whether ``entry`` has all ``measures``: a loss from 0 on, and accuracies from 0 to 1."""
+    return isinstance(entry, dict) and all(
+        type(value) is float and 0 <= value <= (math.inf if name == "loss" else 1)
+        for name, value in ((name, entry.get(name)) for name in measures)
+    )
 
 
 def steps_of(path: Path, history: History) -> list[int]:
@@ -52,6 +61,14 @@ def steps_of(path: Path, history: History) -> list[int]:
     settings = read_output_record(path).get("settings")
     every = settings.get("save_every") if isinstance(settings, dict) else None
     return [(every if type(every) is int else 10) * place for place in range(len(history))]
+
+
+def write_output(path: Path, histories: object, settings: dict, results: dict) -> None:
+    """Write the pickle ``path`` and its record, so that it is never there without one."""
+    content = pickle.dumps(histories, protocol=5)
+    record_output(path, settings, results, content)
+    with whole_file(path) as stream:
+        stream.write(content)
 
 
 def check_same(path: Path, settings: dict) -> None:

@@ -9,9 +9,9 @@ exceeds an accuracy of 0.95 within 200 steps on each of the data seeds 0, 1, 2; 
 it never does and ends below 0.6; others are dropped. Then 50 models of 8 bad heads are trained, 50
 of 7 bad heads and a good one, and 50 of 8 random heads.
 
-A run may be interrupted: the heads found so far and the finished combinations are kept in --folder,
-and a later call of the same settings goes on from them, with other numbers of heads and samples
-too.
+A run may be interrupted: the heads found so far, the finished combinations and the training states
+of the others are kept in --folder, and a later call of the same settings goes on from them, with
+other numbers of heads and samples too.
 
 Writes re_{num_heads}headcomb.pkl, (bad_histories, good_histories, random_histories), each a dict
 from the tuple of head files in {folder}/heads to the history, a list of {"acc", "loss"} before the
@@ -43,7 +43,7 @@ from heads import (
     train_trial,
     verdict,
 )
-from histories import check_same, share_row
+from histories import check_same, is_evaluation, share_row, write_output
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from tqdm import tqdm
@@ -53,10 +53,12 @@ from workers import add_jobs_option, default_jobs, side_by_side
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
 from attention_dynamics.errors import InputError, WorkError, run_script
 from attention_dynamics.figures import write_figure
-from attention_dynamics.files import check_writable, read_json, write_json, write_pickle
+from attention_dynamics.files import check_writable, read_json, write_json
+from attention_dynamics.locks import locked
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.pickles import load_pickle
-from attention_dynamics.runs import load_checkpoint, record_output, save_checkpoint
+from attention_dynamics.resume import keep, kept
+from attention_dynamics.runs import load_checkpoint, save_checkpoint
 from attention_dynamics.seeding import seed
 from attention_dynamics.tables import format_table
 
@@ -147,10 +149,7 @@ def kept_history(path: Path, content: object, longest: int, whole: bool) -> Hist
     if (
         isinstance(content, list)
         and (len(content) == longest or (not whole and 1 <= len(content) < longest))
-        and all(
-            isinstance(entry, dict) and all(type(entry.get(key)) is float for key in MEASURES)
-            for entry in content
-        )
+        and all(is_evaluation(entry, MEASURES) for entry in content)
     ):
         return [{key: entry[key] for key in MEASURES} for entry in content]
     raise InputError(f"{path} is damaged: remove it, and it is made again")
@@ -158,12 +157,12 @@ def kept_history(path: Path, content: object, longest: int, whole: bool) -> Hist
 
 def candidate_path(folder: Path, number: int) -> Path:
     """Where the trials of a candidate head are kept."""
-    return folder / "candidates" / f"{number}.json"
+    return folder / "candidates" / str(number)
 
 
 def combination_path(folder: Path, names: Names) -> Path:
     """Where the history of a combination is kept."""
-    return folder / "combinations" / f"{'+'.join(names)}.json"
+    return folder / "combinations" / "+".join(names)
 
 
 def head_path(folder: Path, name: str) -> Path:
@@ -179,22 +178,21 @@ def try_candidate(
     Each trial is kept in ``folder``, and so is the head once it is good or bad.
     """
     device = choose_device(device, threads)
-    path = candidate_path(folder, number)
-    histories: list[History] = []
-    if path.exists():
-        content = read_json(path, "candidate")
-        if not isinstance(content, list):
-            raise InputError(f"{path} is damaged: remove it, and it is made again")
-        longest = settings.evaluations
-        histories = [kept_history(path, history, longest, False) for history in content]
+    path, described = candidate_path(folder, number), asdict(settings)
+    longest = settings.evaluations
+    histories = [
+        kept_history(path, history, longest, False) for history in kept(path, described) or []
+    ]
     while (found := verdict(histories)) is None:
         if histories and ("good" if is_good(histories[0]) else "bad") not in wanted:
             return histories
         body = Body(settings.task.vocab, settings.hidden_dim)
         load_checkpoint(folder / "body", body)
         model = MultiheadCopier(body, [make_head(settings, CANDIDATES, number)])
-        histories.append(train_trial(settings, model, len(histories), device, is_good))
-        write_json(path, histories)
+        state = path.with_name(f"{number},{len(histories)}.state")
+        histories.append(train_trial(settings, model, len(histories), device, is_good, state))
+        keep(path, described, histories)
+        state.unlink(missing_ok=True)
     if found != "dropped" and not head_path(folder, f"{found}{number}").exists():
         head = make_head(settings, CANDIDATES, number)
         save_checkpoint(head_path(folder, f"{found}{number}"), head)
@@ -278,8 +276,11 @@ def train_combination(
         load_checkpoint(head_path(folder, name), head)
         heads.append(head)
     model = MultiheadCopier(body, heads)
-    history = train_trial(settings, model, 0, device, lambda _: False)
-    write_json(combination_path(folder, names), history)
+    path = combination_path(folder, names)
+    state = path.with_name(f"{path.name}.state")
+    history = train_trial(settings, model, 0, device, lambda _: False, state)
+    keep(path, asdict(settings), history)
+    state.unlink(missing_ok=True)
     return history
 
 
@@ -291,11 +292,11 @@ def train_combinations(
     missing = []
     for names in dict.fromkeys(names for kind in KINDS for names in combinations[kind]):
         path = combination_path(args.folder, names)
-        if path.exists():
-            content = read_json(path, "combination")
-            known[names] = kept_history(path, content, settings.evaluations, True)
-        else:
+        history = kept(path, asdict(settings))
+        if history is None:
             missing.append(names)
+        else:
+            known[names] = kept_history(path, history, settings.evaluations, True)
     tasks = [(settings, args.folder, names, device, args.threads) for names in missing]
     total = len(known) + len(missing)
     progress = tqdm(total=total, initial=len(known), unit="model", disable=not sys.stderr.isatty())
@@ -304,6 +305,29 @@ def train_combinations(
             known[missing[number]] = [{key: e[key] for key in MEASURES} for e in history]
             progress.update()
     return tuple({names: known[names] for names in combinations[kind]} for kind in KINDS)
+
+
+def train_all(
+    args: argparse.Namespace, settings: Settings, device: str, path: Path, described: dict
+) -> tuple[dict[Names, History], ...]:
+    """Find the heads, train their combinations and write the histories to ``path``."""
+    started = time.perf_counter()
+    jobs = args.jobs or default_jobs(device)
+    open_folder(args.folder, settings)
+    heads = find_heads(args, settings, device, jobs)
+    heads["random"] = make_random_heads(args, settings)
+    combinations = choose_combinations(args, heads)
+    histories = train_combinations(args, settings, combinations, device, jobs)
+    results = {
+        "shares": summary_rows(args.num_heads, histories),
+        "seconds": time.perf_counter() - started,
+        "peak_memory_mb": peak_memory_mb(),
+        "device": device,
+        "threads": args.threads,
+    }
+    write_output(path, histories, described, results)
+    print(path)
+    return histories
 
 
 def summary_rows(num_heads: int, histories: tuple[dict[Names, History], ...]) -> list[dict]:
@@ -364,33 +388,20 @@ def main(argv=None) -> None:
     )
     path = Path(f"re_{args.num_heads}headcomb.pkl")
     check_writable(path, args.folder)
+    stem = Path(args.out_dir) / path.stem
+    check_writable(f"{stem}.svg")
     numbers = ("num_good", "num_bad", "num_random", "num_samples", "num_heads")
     described = {**asdict(settings), **{name: getattr(args, name) for name in numbers}}
-    if path.exists() and not args.overwrite:
-        check_same(path, described)
-        print(f"{path} is up to date; --overwrite makes it anew")
-        histories = load_pickle(path, "combinations")
-    else:
-        started = time.perf_counter()
-        jobs = args.jobs or default_jobs(device)
-        open_folder(args.folder, settings)
-        heads = find_heads(args, settings, device, jobs)
-        heads["random"] = make_random_heads(args, settings)
-        combinations = choose_combinations(args, heads)
-        histories = train_combinations(args, settings, combinations, device, jobs)
-        write_pickle(path, histories)
-        results = {
-            "shares": summary_rows(args.num_heads, histories),
-            "seconds": time.perf_counter() - started,
-            "peak_memory_mb": peak_memory_mb(),
-            "device": device,
-            "threads": args.threads,
-        }
-        record_output(path, described, results)
-        print(path)
+    with locked(path), locked(args.folder):
+        if path.exists() and not args.overwrite:
+            check_same(path, described)
+            print(f"{path} is up to date; --overwrite makes it anew")
+            histories = load_pickle(path, "combinations")
+        else:
+            histories = train_all(args, settings, device, path, described)
     rows = curve_rows(histories)
     for figure in write_figure(
-        Path(args.out_dir) / path.stem,
+        stem,
         lambda: draw_curves(args.num_heads, rows),
         rows,
         "Good and bad heads",

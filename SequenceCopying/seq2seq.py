@@ -14,18 +14,27 @@ position after, before), and beta_acc (the token is right when all attention is 
 being copied: the knowledge that leads the attention). The first is made after the update of step
 0, the others --save_every steps apart. A .json beside it says how it was made. Prints how many
 seeds reach an accuracy of 0.95, with a 95% interval (Wilson). A finished output is not made again
-without --overwrite.
+without --overwrite. When it is stopped, the same command goes on where every seed was (from files
+in logs/{exp_name}.parts/, which are removed in the end).
 """
 
 import argparse
 import sys
 import time
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from data import check_task
-from histories import check_same, default_name, histories_path, load_histories, success_row
+from histories import (
+    check_same,
+    default_name,
+    histories_path,
+    load_histories,
+    success_row,
+    write_output,
+)
 from models import MEASURES
 from tqdm import tqdm
 from training import History, Settings, check_precision, train_seed, train_stacked
@@ -33,9 +42,11 @@ from workers import add_jobs_option, default_jobs, side_by_side
 
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
 from attention_dynamics.errors import run_script
-from attention_dynamics.files import check_writable, write_pickle
+from attention_dynamics.files import check_writable
+from attention_dynamics.locks import locked
 from attention_dynamics.options import count, script_parser
-from attention_dynamics.runs import check_name, record_output
+from attention_dynamics.resume import Parts
+from attention_dynamics.runs import check_name
 from attention_dynamics.seeding import seed
 from attention_dynamics.tables import format_table
 
@@ -176,55 +187,69 @@ def main(argv=None) -> None:
     path = histories_path(name)
     check_writable(path, Path("data"))
     described = {**asdict(settings), "seeds": args.seeds}
-    if path.exists() and not args.overwrite:
-        check_same(path, described)
-        print(f"{path} is up to date; --overwrite makes it anew")
-        print(format_table([success_row(name, load_histories(path))]))
-        return
+    with locked(path):
+        parts = Parts(path)
+        if args.overwrite:
+            parts.remove()
+        elif path.exists():
+            check_same(path, described)
+            parts.remove()
+            print(f"{path} is up to date; --overwrite makes it anew")
+            print(format_table([success_row(name, load_histories(path))]))
+            return
 
-    started = time.perf_counter()
-    grouping = args.grouping or ("batched" if device.type == "cuda" else "processes")
-    if grouping == "batched":
-        histories = train_batched(settings, args.seeds, device)
-    else:
-        jobs = args.jobs or default_jobs(device.type)
-        jobs = min(jobs, len(args.seeds))
-        histories = train_in_processes(settings, args.seeds, device, args.threads, jobs)
-    # Made anew: what came from other processes would be pickled to other bytes.
-    histories = [[{key: e[key] for key in MEASURES} for e in history] for history in histories]
+        started = time.perf_counter()
+        grouping = args.grouping or ("batched" if device.type == "cuda" else "processes")
+        if grouping == "batched":
+            histories = train_batched(settings, args.seeds, device, parts)
+        else:
+            jobs = min(args.jobs or default_jobs(device.type), len(args.seeds))
+            histories = train_in_processes(settings, args.seeds, device, args.threads, jobs, parts)
+        # Made anew: what came from other processes would be pickled to other bytes.
+        histories = [[{key: e[key] for key in MEASURES} for e in history] for history in histories]
 
-    write_pickle(path, histories)
-    row = success_row(name, histories)
-    results = {
-        **row,
-        "seconds": time.perf_counter() - started,
-        "peak_memory_mb": peak_memory_mb(),
-        "device": device.type,
-        "threads": args.threads,
-        "grouping": grouping,
-    }
-    record_output(path, described, results)
+        row = success_row(name, histories)
+        results = {
+            **row,
+            "seconds": time.perf_counter() - started,
+            "peak_memory_mb": peak_memory_mb(),
+            "device": device.type,
+            "threads": args.threads,
+            "grouping": grouping,
+        }
+        write_output(path, histories, described, results)
+        parts.remove()
     print(format_table([row]))
     print(f"{path}: {len(histories)} seeds, {results['seconds']:.0f} s")
 
 
 def train_in_processes(
-    settings: Settings, seeds: list[int], device: torch.device, threads: int, jobs: int
+    settings: Settings,
+    seeds: list[int],
+    device: torch.device,
+    threads: int,
+    jobs: int,
+    parts: Parts,
 ) -> list[History]:
     """The histories of ``seeds``, each trained by itself, ``jobs`` side by side."""
-    tasks = [(settings, one, device.type, threads) for one in seeds]
+    tasks = [(settings, one, device.type, threads, parts) for one in seeds]
     found: dict[int, History] = {}
-    with tqdm(total=len(seeds), unit="seed", disable=not sys.stderr.isatty()) as progress:
-        for number, history in side_by_side(train_seed, tasks, jobs):
+    with (
+        tqdm(total=len(seeds), unit="seed", disable=not sys.stderr.isatty()) as progress,
+        closing(side_by_side(train_seed, tasks, jobs)) as trained,
+    ):
+        for number, history in trained:
             found[number] = history
             progress.update()
     return [found[number] for number in range(len(seeds))]
 
 
-def train_batched(settings: Settings, seeds: list[int], device: torch.device) -> list[History]:
+def train_batched(
+    settings: Settings, seeds: list[int], device: torch.device, parts: Parts
+) -> list[History]:
     """The histories of ``seeds``, trained as one model."""
     with tqdm(total=settings.steps, unit="step", disable=not sys.stderr.isatty()) as progress:
-        return train_stacked(settings, seeds, device, progress.update)
+        return train_stacked(settings, seeds, device, progress.update, parts)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Training models that copy, one seed after another or many as one model (A.3)."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from data import EVALUATION, TRAINING, Batch, Task, batches, stacked
@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from attention_dynamics.devices import choose_device
 from attention_dynamics.errors import InputError
+from attention_dynamics.resume import Parts, Training
 from attention_dynamics.seeding import set_seed
 
 # An accuracy from which a sequence counts as copied.
@@ -95,7 +96,9 @@ def make_stacked_model(settings: Settings, seeds: list[int]) -> Copier:
     return model
 
 
-def train_seed(settings: Settings, seed: int, device: str, threads: int) -> History:
+def train_seed(
+    settings: Settings, seed: int, device: str, threads: int, parts: Parts | None = None
+) -> History:
     """The evaluations of one seed, after the updates of steps 0, save_every, ...
 
     Args:
@@ -103,24 +106,30 @@ def train_seed(settings: Settings, seed: int, device: str, threads: int) -> Hist
         seed: of weights and sequences.
         device: name, as for choose_device.
         threads: CPU threads.
+        parts: where the history is kept, and the training state until then.
     """
+    described = {**asdict(settings), "seed": seed}
+    if parts is not None and (history := parts.get(described)) is not None:
+        return history
     device = choose_device(device, threads)
     model = make_model(settings, seed).to(device)
-    size = settings.bsize
-    return _train(
-        settings,
-        model,
-        batches(settings.task, size, seed, TRAINING),
-        batches(settings.task, EVALUATION_SIZE, seed, EVALUATION),
-        device,
-        lambda: None,
-    )[0]
+    training = batches(settings.task, settings.bsize, seed, TRAINING)
+    evaluation = batches(settings.task, EVALUATION_SIZE, seed, EVALUATION)
+    state = parts and parts.state_path(described)
+    history = _train(settings, described, model, training, evaluation, state, lambda _: None)[0]
+    if parts is not None:
+        parts.put(described, history)
+    return history
 
 
 def train_stacked(
-    settings: Settings, seeds: list[int], device: torch.device, tick: Callable[[], None]
+    settings: Settings,
+    seeds: list[int],
+    device: torch.device,
+    tick: Callable[[int], None],
+    parts: Parts | None = None,
 ) -> list[History]:
-    """As :func:`train_seed`, all seeds as one model; ``tick`` is called after each step.
+    """As :func:`train_seed`, all seeds as one model; ``tick`` is told of the steps that are made.
 
     With early_stop all go on until the last one ends, and the histories are cut.
     """
@@ -131,32 +140,42 @@ def train_stacked(
         for several in zip(*streams, strict=True):
             yield stacked(list(several))
 
-    training = of_all(settings.bsize, TRAINING)
-    return _train(settings, model, training, of_all(EVALUATION_SIZE, EVALUATION), device, tick)
+    training, evaluation = of_all(settings.bsize, TRAINING), of_all(EVALUATION_SIZE, EVALUATION)
+    described = {**asdict(settings), "seeds": seeds}
+    state = parts and parts.state_path(described)
+    return _train(settings, described, model, training, evaluation, state, tick)
 
 
-def _train(settings, model, training, evaluation, device, tick) -> list[History]:
+def _train(settings, described, model, batches, evaluation, state, tick) -> list[History]:
+    device = next(model.parameters()).device
     optimizer = torch.optim.Adam(model.parameters(), fused=device.type != "mps")
-    histories: list[History] = []
-    for step in range(settings.steps):
-        batch = next(training).to(device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bf16"):
-            logits = model(batch)
-        optimizer.zero_grad(set_to_none=True)
-        loss_of(logits, batch.targets).backward()
-        optimizer.step()
-        tick()
-        if step % settings.save_every:
-            continue
-        batch = next(evaluation).to(device)
-        measured = measure(read(model, batch), batch.targets)
-        histories = histories or [[] for _ in measured]
-        for history, entry in zip(histories, measured, strict=True):
-            if not (settings.early_stop and learned(history)):
-                history.append(entry)
-        if settings.early_stop and all(map(learned, histories)):
-            break
-    return histories
+    every = settings.save_every
+    with Training(state, described, model, optimizer, every, {"measured": []}) as training:
+        measured = training.notes["measured"]  # each a list over seeds
+        for _ in range(training.step):  # those of an earlier process
+            next(batches)
+        for _ in measured:
+            next(evaluation)
+        tick(training.step)
+        while True:
+            if len(measured) < -(-training.step // every):  # after the updates of 0, every, ...
+                batch = next(evaluation).to(device)
+                measured.append(measure(read(model, batch), batch.targets))
+            histories = [list(history) for history in zip(*measured, strict=True)]
+            stopped = settings.early_stop and histories and all(map(learned, histories))
+            if stopped or training.step == settings.steps:
+                break
+            batch = next(batches).to(device)
+            with training.update():
+                bf16 = settings.precision == "bf16"
+                with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+                    logits = model(batch)
+                loss = training.watched(loss_of(logits, batch.targets))
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                optimizer.step()
+            tick(1)
+    return [cut(history) for history in histories] if settings.early_stop else histories
 
 
 def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -167,6 +186,12 @@ def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     targets_of_a_seed = targets.shape[-2] * targets.shape[-1]
     total = F.cross_entropy(logits.float().flatten(0, -2), targets.flatten(), reduction="sum")
     return total / targets_of_a_seed
+
+
+def cut(history: History) -> History:
+    """A history up to its first evaluation with the accuracy LEARNED."""
+    first = next((place for place, e in enumerate(history) if learned([e])), len(history))
+    return history[: first + 1]
 
 
 def learned(history: History) -> bool:

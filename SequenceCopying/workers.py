@@ -4,11 +4,15 @@ import argparse
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 
-from attention_dynamics.errors import InputError, WorkError
+from attention_dynamics.errors import InputError, Terminated, WorkError
 from attention_dynamics.options import count
+
+# Seconds that a process is given to write its training state, when it is to end.
+_PATIENCE = 30
 
 
 def add_jobs_option(parser: argparse.ArgumentParser) -> None:
@@ -71,8 +75,10 @@ def side_by_side(function: Callable, tasks: Iterable[tuple], jobs: int) -> Itera
     finally:
         for connection, worker in workers.items():
             connection.close()
-            worker.kill()
+            worker.terminate()
         for worker in workers.values():
+            worker.join(_PATIENCE)  # it writes its training state
+            worker.kill()
             worker.join()
 
 
@@ -95,16 +101,28 @@ def _killed(number: int, worker) -> WorkError:
 
 def _work(connection: Connection, function: Callable) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
-    while True:
-        try:
+    signal.signal(signal.SIGTERM, _terminate)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        while True:
             task = connection.recv()
-        except EOFError:
-            return
-        try:
-            answer = (function(*task), None)
-        except InputError as error:
-            answer = (None, error)
-        except Exception as error:
-            line = (str(error).strip() or "no message").splitlines()[0]
-            answer = (None, WorkError(f"a process failed with {type(error).__name__}: {line}"))
-        connection.send(answer)
+            try:
+                answer = (function(*task), None)
+            except (InputError, WorkError) as error:
+                answer = (None, error)
+            except Exception as error:
+                line = (str(error).strip() or "no message").splitlines()[0]
+                answer = (None, WorkError(f"a process failed with {type(error).__name__}: {line}"))
+            connection.send(answer)
+    except (EOFError, OSError, Terminated):  # the connection is closed, or this process is ended
+        return
+
+
+def _terminate(*_) -> None:
+    raise Terminated
+
+
+def _end_with_parent() -> None:
+    """End this process with the one that started it, even when that one is killed."""
+    wait([multiprocessing.parent_process().sentinel])
+    os._exit(1)

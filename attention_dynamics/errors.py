@@ -10,6 +10,9 @@ import signal
 import sys
 from collections.abc import Callable
 
+# A list of all missing checkpoints of a log config and their commands is shorter.
+_LONGEST = 32_000
+
 
 class InputError(Exception):
     """A wrong input: the message says what is wrong, where, and what to do about it."""
@@ -19,7 +22,7 @@ class WorkError(Exception):
     """A failure while working, not of the input: the message says what went wrong."""
 
 
-class _Terminated(BaseException):
+class Terminated(BaseException):
     """SIGTERM came; as an exception, so that files half written are removed."""
 
 
@@ -49,16 +52,21 @@ def run_script(main: Callable[[], object]) -> None:
         _end(f"{name}: failed: out of memory ({str(error).splitlines()[0][:160]})", 1)
     except KeyboardInterrupt:
         _end(f"{name}: interrupted", 130)
-    except _Terminated:
+    except Terminated:
         _end(f"{name}: terminated", 143)
 
 
 def _terminate(*_) -> None:
-    raise _Terminated
+    raise Terminated
 
 
 def one_line(text: str) -> str:
-    """``text`` with line breaks and control characters (a file may hold them) escaped."""
+    """``text`` with line breaks and control characters (a file may hold them) escaped.
+
+    Of more than ``_LONGEST`` characters (a file may hold these too) the middle is left out.
+    """
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]} [...] {text[-_LONGEST // 2 :]}"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

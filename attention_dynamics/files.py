@@ -1,10 +1,17 @@
-"""Whole files only: a file is written under a temporary name, then renamed; JSON and checksums."""
+"""Whole files only: a file is written under a temporary name, then renamed; JSON and checksums.
+
+Files that are read may come from strangers, or be damaged: :func:`opened` and
+:func:`bounded_memory` keep them from more than an error.
+"""
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import pickle
+import resource
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,18 +19,27 @@ from typing import BinaryIO
 
 from attention_dynamics.errors import InputError
 
+# What reading a file may take of memory: this much, and so many times its size. Honest files of
+# many small objects take up to 30 times their size.
+_ROOM, _TIMES = 1 << 30, 64
+
+_PART = ".part"
+_LONGEST_NAME = 255  # bytes, of nearly all file systems
+
 
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """A binary file to write to that takes the place of ``path`` only when all of it is on disk.
 
     If the block raises, or the disk fills, the old file stays as it was and nothing is left behind.
+    What a process that was killed has left of the same file is removed.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(
-        dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part"
-    )
+    prefix = f".{path.name[:50]}."
+    remove_abandoned(path.parent, prefix)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=_PART)
+    _is_locked(handle)  # until it is closed: so that others see that it is being written
     try:
         with os.fdopen(handle, "wb") as stream:
             yield stream
@@ -39,19 +55,40 @@ def whole_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
         raise
 
 
-def check_writable(path: str | os.PathLike, beside: Path) -> None:
+def remove_abandoned(folder: Path, prefix: str) -> None:
+    """Remove temporary files that begin with ``prefix``, but for those that are being written."""
+    with os.scandir(folder) as entries:
+        found = [e.path for e in entries if e.name.startswith(prefix) and e.name.endswith(_PART)]
+    for path in found:
+        with contextlib.suppress(OSError), open(path, "rb") as stream:
+            if _is_locked(stream.fileno()):
+                os.unlink(path)
+
+
+def _is_locked(handle: int) -> bool:
+    """Whether the file could be locked for this process; not where there are no locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def check_writable(path: str | os.PathLike, beside: Path | None = None) -> None:
     """Refuse an output path before the work is done rather than after it.
 
-    Raises InputError when ``path`` is a folder, lies in a file or where nothing may be written, or
-    is in the folder ``beside``, whose files are not to be replaced.
+    Raises InputError when ``path`` is a folder, lies in a file or where nothing may be written, has
+    too long a name, or is in the folder ``beside``, whose files are not to be replaced.
     """
     path = Path(path)
+    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts):
+        raise InputError(f"{str(path)[:60]!r}... cannot be written: its name is too long")
     parents = [parent for parent in path.parents if parent.exists()]
     if path.exists() and not path.is_file() and not path.is_dir():
         raise InputError(f"{path} cannot be written: it is a device or a pipe; name a file")
     if path.is_dir() or not parents[0].is_dir():
         raise InputError(f"{str(path)!r} cannot be written: it is a folder, or lies in a file")
-    if path.resolve().parent == beside.resolve():
+    if beside is not None and path.resolve().parent == beside.resolve():
         raise InputError(f"{path} lies among the files that are read: name one outside {beside}/")
     if not os.access(parents[0], os.W_OK):
         raise InputError(f"{path} cannot be written: no permission in {parents[0]}")
@@ -99,27 +136,78 @@ def write_pickle(path: str | os.PathLike, value: object) -> None:
         pickle.dump(value, stream, protocol=5)
 
 
-def read_json(path: str | os.PathLike, what: str = "file") -> object:
-    """The JSON value in ``path``; InputError names the file and the position of a mistake."""
+def opened(path: str | os.PathLike, what: str) -> BinaryIO:
+    """The file at ``path`` to read; InputError when it is missing, a folder, or a pipe."""
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        mode = os.stat(path).st_mode
+        if stat.S_ISREG(mode):
+            return open(path, "rb")
     except FileNotFoundError:
         raise InputError(f"{what} {path} does not exist") from None
-    except IsADirectoryError:
-        raise InputError(f"{what} {path} is a folder, not a JSON file") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{what} {path} is not UTF-8 text (byte {error.start})") from None
+    kind = "folder" if stat.S_ISDIR(mode) else "device or a pipe"
+    raise InputError(f"{what} {path} is a {kind}, not a file")
+
+
+@contextlib.contextmanager
+def bounded_memory(path: str | os.PathLike, what: str) -> Iterator[None]:
+    """While the file at ``path`` is read, memory that is out of all proportion to it is refused.
+
+    Raises InputError when the block runs out of memory. Where the system does not tell how much
+    memory a process takes (macOS), the block is not bounded.
+    """
+    size = os.stat(path).st_size
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        taken = int(statm.read_text().split()[0]) * resource.getpagesize()
+        most = taken + _ROOM + _TIMES * size
+        if limits[0] == resource.RLIM_INFINITY or most < limits[0]:
+            resource.setrlimit(resource.RLIMIT_AS, (most, limits[1]))
     try:
-        return json.loads(text)
+        yield
+    except MemoryError:
+        raise InputError(
+            f"{what} {path} of {size:,} bytes takes too much memory: it is damaged, or made to "
+            "fill the memory"
+        ) from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def read_json(path: str | os.PathLike, what: str = "file") -> object:
+    """The JSON value in ``path``; InputError names the file and the position of a mistake."""
+    with opened(path, what) as stream, bounded_memory(path, what):
+        try:
+            text = stream.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{what} {path} is not UTF-8 text (byte {error.start})") from None
+        return parse_json(text, f"{what} {path}")
+
+
+def parse_json(text: str, where: str) -> object:
+    """The JSON value that ``text`` is; InputError names ``where`` and the position of a mistake.
+
+    A key that an object has twice is a mistake as well: one of its values would be lost.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise InputError(
-            f"{what} {path} is malformed JSON at line {error.lineno} column {error.colno}: "
-            f"{error.msg}"
+            f"{where} is malformed JSON at line {error.lineno} column {error.colno}: {error.msg}"
         ) from None
-    except ValueError as error:  # a number of thousands of digits
-        raise InputError(f"{what} {path} cannot be read: {str(error).split(';')[0]}") from None
+    except ValueError as error:  # a key twice, or a number of thousands of digits
+        raise InputError(f"{where} cannot be read: {str(error).split(';')[0]}") from None
     except RecursionError:
-        raise InputError(f"{what} {path} is nested too deeply to be read") from None
+        raise InputError(f"{where} is nested too deeply to be read") from None
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"it has the key {twice[:60]!r} twice in one object")
+    return content
 
 
 def sha256(path: str | os.PathLike) -> str:

@@ -1,6 +1,7 @@
 """Run folders, checkpoints, configs: one function makes a path, for writer and reader."""
 
 import datetime
+import hashlib
 import io
 import json
 import os
@@ -10,8 +11,10 @@ import shlex
 import subprocess
 import sys
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy
 import torch
@@ -19,8 +22,18 @@ from torch import nn
 
 import attention_dynamics
 from attention_dynamics.errors import InputError
-from attention_dynamics.files import read_json, sha256, whole_file, write_json
+from attention_dynamics.files import (
+    bounded_memory,
+    opened,
+    read_json,
+    sha256,
+    whole_file,
+    write_json,
+)
 from attention_dynamics.seeding import LARGEST_SEED
+
+# The version of run folders: what run.json says, and how checkpoints come from its settings.
+RUN_FORMAT = 1
 
 
 def check_name(name: str, what: str = "data set") -> None:
@@ -165,19 +178,11 @@ def load_checkpoint(path: Path, model: nn.Module) -> None:
 
     Raises InputError naming the file when it is missing, damaged, or of other dimensions.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is unusual is refused below
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise InputError(f"checkpoint {path} does not exist") from None
-    except PermissionError:
-        raise
-    except Exception:  # torch wraps what goes wrong in many types, and advises to run the file
-        raise InputError(
-            f"checkpoint {path} is damaged or holds more than tensors: refused (nothing was run); "
-            "train its run again with --overwrite"
-        ) from None
+    damaged = (
+        "is damaged or holds more than tensors: refused (nothing was run); train its run again "
+        "with --overwrite"
+    )
+    state = read_tensors(path, "checkpoint", damaged)
     expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
         raise InputError(f"checkpoint {path} is not a state_dict of tensors")
@@ -197,6 +202,35 @@ def load_checkpoint(path: Path, model: nn.Module) -> None:
                 "numbers; train its run again with --overwrite"
             )
     model.load_state_dict(state)
+
+
+def read_tensors(path: Path, what: str, damaged: str) -> object:
+    """What torch saved at ``path``, on the CPU; nothing but plain data and tensors is unpickled.
+
+    Raises InputError "{what} {path} {damaged}" when it is damaged, and when there is no file.
+    """
+    with opened(path, what) as stream, bounded_memory(path, what):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what is unusual is refused by the caller
+                _check_sums(stream)
+                return torch.load(stream, map_location="cpu", weights_only=True)
+        except Exception:  # torch wraps what goes wrong in many types, and advises to run the file
+            raise InputError(f"{what} {path} {damaged}") from None
+
+
+def _check_sums(stream: BinaryIO) -> None:
+    """Raise ValueError when the checksums of a zip file, which torch does not look at, are wrong.
+
+    Checkpoints of the first versions of torch are none: nothing is known of their content.
+    """
+    if zipfile.is_zipfile(stream):
+        with zipfile.ZipFile(stream) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise ValueError("torch compresses nothing")
+            if name := archive.testzip():
+                raise ValueError(f"{name} is damaged")
+    stream.seek(0)
 
 
 def checkpoints_of(
@@ -290,41 +324,56 @@ def _commit() -> str | None:
     return described.stdout.strip()
 
 
+def state_path(folder: Path) -> Path:
+    """The training state of a run that is not finished."""
+    return folder / "state"
+
+
+def differences(earlier: dict, now: dict) -> str:
+    """What differs between the settings of two runs, in words; empty when nothing does."""
+    differing = [key for key in {**earlier, **now} if earlier.get(key) != now.get(key)]
+    return "; ".join(f"{key} was {earlier.get(key)!r}, is {now.get(key)!r}" for key in differing)
+
+
 def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
     """Open the run ``folder`` for writing; False when this very run is finished there already.
 
-    ``settings`` is what decides the weights (seed, config, data checksum, steps, ...). A finished
-    run of other settings is not touched: InputError names the difference, unless ``overwrite``.
+    ``settings`` is what decides the weights (seed, config, data checksum, steps, ...). A run of
+    other settings is not touched: InputError names the difference, unless ``overwrite``. An
+    unfinished one of the same settings keeps its training state and its checkpoints, to go on.
     """
-    record = folder / "run.json"
+    record, state = folder / "run.json", state_path(folder)
     if record.exists() and not overwrite:
         earlier = read_run(folder)
+        old = {"format": earlier.get("format", RUN_FORMAT), **earlier["settings"]}
+        new = {"format": RUN_FORMAT, **json.loads(json.dumps(settings))}
+        if what := differences(old, new):
+            kind = "a finished" if earlier.get("finished") else "an unfinished"
+            raise InputError(
+                f"{folder} holds {kind} run of other settings ({what}); --overwrite replaces it"
+            )
         if earlier.get("finished"):
-            old, new = earlier["settings"], json.loads(json.dumps(settings))
-            differing = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-            if not differing:
-                lost = [s for s in new.get("saves", []) if not checkpoint_path(folder, s).exists()]
-                if not lost:
-                    return False
+            lost = [s for s in new.get("saves", []) if not checkpoint_path(folder, s).exists()]
+            if lost:
                 raise InputError(
                     f"{folder} is finished, but its checkpoint(s) {', '.join(map(str, lost))} are "
                     "gone; --overwrite trains the run anew"
                 )
-            what = "; ".join(
-                f"{key} was {old.get(key)!r}, is {new.get(key)!r}" for key in differing
-            )
-            raise InputError(
-                f"{folder} holds a finished run of other settings ({what}); --overwrite replaces it"
-            )
+            state.unlink(missing_ok=True)
+            return False
+        if state.exists():
+            return True
     elif not overwrite and (others := sorted(folder.glob("model*"))):
         raise InputError(
             f"{folder} holds {len(others)} checkpoint(s) without a run.json, made by other code; "
             "move them away, or --overwrite replaces them"
         )
-    if folder.exists():
-        for stale in folder.glob("model*"):
-            stale.unlink()
-    write_json(record, {"settings": settings, **provenance(), "finished": None})
+    # In this order: whenever this is stopped, what is there is no run but the one that it says.
+    state.unlink(missing_ok=True)
+    begun = {"format": RUN_FORMAT, "settings": settings, **provenance(), "finished": None}
+    write_json(record, begun)
+    for stale in folder.glob("model*"):
+        stale.unlink()
     return True
 
 
@@ -356,11 +405,12 @@ def check_trained_on(folder: Path, checksum: str) -> None:
 
 
 def finish_run(folder: Path, results: dict) -> None:
-    """Note in ``run.json`` that the run is finished, and what came out."""
+    """Note in ``run.json`` that the run is finished, and what came out; its state is removed."""
     record = folder / "run.json"
     content = read_json(record, "run record")
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     write_json(record, {**content, "finished": now, "results": results})
+    state_path(folder).unlink(missing_ok=True)
 
 
 def output_is_current(path: Path, settings: dict) -> bool:
@@ -373,6 +423,18 @@ def output_is_current(path: Path, settings: dict) -> bool:
     )
 
 
+def begin_output(path: Path, settings: dict, overwrite: bool) -> Path | None:
+    """Where the training state of the output ``path`` lies; None when the output is up to date.
+
+    With ``overwrite`` it is made from the start: a state that is there is removed.
+    """
+    state = path.with_suffix(".state")
+    current = not overwrite and output_is_current(path, settings)
+    if current or overwrite:
+        state.unlink(missing_ok=True)
+    return None if current else state
+
+
 def read_output_record(path: Path) -> dict:
     """The record beside an output; empty when there is none, or a damaged one."""
     try:
@@ -382,11 +444,14 @@ def read_output_record(path: Path) -> dict:
     return record if isinstance(record, dict) else {}
 
 
-def record_output(path: Path, settings: dict, results: dict) -> None:
-    """Note beside ``path`` what made it: settings, results, and the provenance."""
+def record_output(path: Path, settings: dict, results: dict, content: bytes | None = None) -> None:
+    """Note beside ``path`` what made it: settings, results, and the provenance.
+
+    With its ``content`` before it is written: for an output that is refused without a record.
+    """
     record = {
         "settings": settings,
-        "sha256": sha256(path),
+        "sha256": sha256(path) if content is None else hashlib.sha256(content).hexdigest(),
         **provenance(),
         "results": results,
     }

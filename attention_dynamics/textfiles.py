@@ -1,24 +1,34 @@
 """Lines, delimited rows and JSON lines of text files, with errors that name file and line."""
 
 import csv
-import json
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from attention_dynamics.errors import InputError
+from attention_dynamics.files import parse_json
 
-# One review can be longer than the csv module's default of 128 KB.
-csv.field_size_limit(1 << 28)
+# The longest line, and field of a csv (whose own limit of 128 KB is shorter than some reviews). A
+# longer one is no text, and would fill the memory.
+LONGEST = 1 << 26
+csv.field_size_limit(LONGEST)
+
+
+def is_half(text: str) -> bool:
+    """Whether ``text`` holds half of a surrogate pair: JSON can, but no text can be written so."""
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def text_lines(stream: BinaryIO, where: str) -> Iterator[str]:
     """The lines of a UTF-8 stream, each with its line end; a byte-order mark is left out.
 
     Only ``\\n`` ends a line: texts hold form feeds and Unicode separators that ``str.splitlines``
-    would cut at. InputError names ``where`` and the line and byte of what is not UTF-8.
+    would cut at. InputError names ``where`` and the line and byte of what is not UTF-8, and the
+    line that is longer than ``LONGEST``.
     """
     start = 0
-    for number, line in enumerate(stream, 1):
+    for number, line in enumerate(iter(lambda: stream.readline(LONGEST), b""), 1):
+        if len(line) == LONGEST:
+            raise InputError(f"{where} line {number} is longer than {LONGEST:,} bytes: no text")
         try:
             text = line.decode()
         except UnicodeDecodeError as error:
@@ -83,10 +93,7 @@ def json_rows(lines: Iterator[str], where: str) -> Iterator[tuple[int, dict]]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise InputError(f"{where} line {number} is malformed JSON: {error}") from None
+        row = parse_json(line, f"{where} line {number}")
         if not isinstance(row, dict):
             raise InputError(f'{where} line {number} is not a JSON object such as {{"text": ...}}')
         yield number, row

@@ -92,7 +92,7 @@ def run_reference(settings: Settings, seeds: range, device: torch.device) -> lis
 def run_ours(settings: Settings, seeds: range, device: torch.device, jobs: int) -> list:
     """The histories of ours."""
     if device.type == "cuda":
-        return train_stacked(settings, list(seeds), device, lambda: None)
+        return train_stacked(settings, list(seeds), device, lambda _: None)
     tasks = [(settings, seed, device.type, 1) for seed in seeds]
     found = dict(side_by_side(train_seed, tasks, jobs))
     return [found[number] for number in range(len(seeds))]

@@ -5,11 +5,13 @@
 The mean of the word embeddings of a sentence -> linear -> sigmoid, trained with Adam on the summed
 binary cross-entropy of each batch. β[w] = E[w] . W at the end of the epoch with the lowest loss on
 the test examples (the untrained state counts as the first). Reads the data, writes
-outputs/{dataset}embedding{embed_dim}beta.pkl, an array (vocab,), and a .json record beside it.
+outputs/{dataset}embedding{embed_dim}beta.pkl, an array (vocab,), and a .json record beside it. When
+it is stopped, the same command goes on where it was (from a .state file beside the output).
 """
 
 import argparse
 import sys
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,10 +20,12 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from attention_dynamics.devices import add_device_options, choose_device
-from attention_dynamics.errors import InputError, run_script
+from attention_dynamics.errors import WorkError, run_script
 from attention_dynamics.files import write_pickle
+from attention_dynamics.locks import locked
 from attention_dynamics.options import count, script_parser
-from attention_dynamics.runs import embedding_beta_path, output_is_current, record_output
+from attention_dynamics.resume import Training
+from attention_dynamics.runs import begin_output, embedding_beta_path, record_output
 from attention_dynamics.seeding import seed, set_seed
 
 # Options that decide how, not what, is computed.
@@ -55,7 +59,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser.add_argument(
         "--seed", type=seed, default=0, help="of weights and data order (default: %(default)s)"
     )
-    parser.add_argument("--overwrite", action="store_true", help="train again what is up to date")
+    parser.add_argument("--overwrite", action="store_true", help="train it again, from the start")
     add_device_options(parser)
     args = parser.parse_args(argv)
     if not 0 < args.lr < float("inf"):
@@ -118,43 +122,51 @@ def validation_loss(model: BagOfWords, split: Split, device: torch.device) -> fl
 
 
 def train(
-    train_split: Split, val: Split, vocab: int, args, device
-) -> tuple[np.ndarray, list[float]]:
-    """β (vocab,) of the best epoch; the validation loss after 0, 1, ... epochs."""
+    train_split: Split, val: Split, vocab: int, args, device,
+    state: Path | None = None, settings: dict | None = None,
+) -> tuple[np.ndarray, list[float]]:  # fmt: skip
+    """β (vocab,) of the best epoch; the validation loss after 0, 1, ... epochs.
+
+    With a path ``state``, of a training state of ``settings``, from where it was stopped.
+    """
     model = BagOfWords(vocab, args.embed_dim).to(device)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, fused=device.type != "mps")
     rng = np.random.default_rng(args.seed)
-    losses = [validation_loss(model, val, device)]
-    best = model.beta()
-    for _ in tqdm(range(args.epochs), unit="epoch", disable=not sys.stderr.isatty()):
-        train_epoch(
-            model, optimizer, train_split.take(rng.permutation(len(train_split))), args.bsize
-        )
-        losses.append(validation_loss(model, val, device))
-        if not np.isfinite(losses[-1]):
-            raise InputError(
-                f"the loss is not finite after epoch {len(losses) - 1}: --lr {args.lr:g} is too "
-                "large; nothing was written"
-            )
-        if losses[-1] < min(losses[:-1]):
-            best = model.beta()
-    return best.cpu().numpy(), losses
+    per_epoch = -(-len(train_split) // args.bsize)
+    start = {"losses": [validation_loss(model, val, device)], "best": model.beta()}
+    with Training(state, settings or {}, model, optimizer, per_epoch, start) as training:
+        for epoch in tqdm(range(args.epochs), unit="epoch", disable=not sys.stderr.isatty()):
+            order = rng.permutation(len(train_split))
+            losses, best = training.notes["losses"], training.notes["best"]
+            if epoch < len(losses) - 1:
+                continue
+            done = training.step - epoch * per_epoch  # batches, before it was stopped
+            train_epoch(training, train_split, order, args.bsize, done)
+            loss = validation_loss(model, val, device)
+            training.watched(torch.tensor(loss))
+            if loss < min(losses):
+                best = model.beta()
+            training.notes = {"losses": [*losses, loss], "best": best}
+    return training.notes["best"].cpu().numpy(), training.notes["losses"]
 
 
-def train_epoch(model: BagOfWords, optimizer, split: Split, bsize: int) -> None:
-    """An update on each batch of ``bsize`` sentences of ``split``, in its order."""
+def train_epoch(training: Training, split: Split, order: np.ndarray, bsize: int, done: int) -> None:
+    """An update on each batch of ``bsize`` sentences, in this order, but those ``done`` before."""
+    model = training.model
     device = model.linear.bias.device
-    ids, lengths, labels = (part.to(device) for part in split.batch(np.arange(len(split))))
-    starts = split.ids.offsets[: len(split) : bsize].tolist()
-    stops = [*starts[1:], len(ids)]
-    for start, stop, some_lengths, some_labels in zip(
-        starts, stops, lengths.split(bsize), labels.split(bsize), strict=True
-    ):
-        words = model.write_gradients(ids[start:stop], some_lengths, some_labels)
-        optimizer.step()
-        model.embedding.weight.grad[words] = 0
+    ids, lengths, labels = (part.to(device) for part in split.batch(order))
+    starts = range(0, len(order), bsize)
+    tokens = [0, *lengths.cumsum(0).cpu()[bsize - 1 :: bsize].tolist(), len(ids)]
+    for start in starts[done:]:
+        some = slice(start, start + bsize)
+        words_of = slice(tokens[start // bsize], tokens[start // bsize + 1])
+        with training.update():
+            words = model.write_gradients(ids[words_of], lengths[some], labels[some])
+            training.watched(model.linear.bias.grad, order[some])
+            training.optimizer.step()
+            model.embedding.weight.grad[words] = 0
 
 
 def main(argv=None) -> None:
@@ -171,14 +183,20 @@ def main(argv=None) -> None:
         **{key: value for key, value in vars(args).items() if key not in HOW},
     }
     out = embedding_beta_path(args.dataset, args.embed_dim)
-    if not args.overwrite and output_is_current(out, settings):
-        print(f"{out} is up to date; --overwrite trains it again")
-        return
-
-    beta, losses = train(dataset.train, val, len(dataset.vocabulary), args, device)
-    best_epoch = int(np.argmin(losses))
-    write_pickle(out, beta)
-    record_output(out, settings, {"best_epoch": best_epoch, "validation_losses": losses})
+    with locked(out):
+        state = begin_output(out, settings, args.overwrite)
+        if state is None:
+            print(f"{out} is up to date; --overwrite trains it again")
+            return
+        vocab = len(dataset.vocabulary)
+        try:
+            beta, losses = train(dataset.train, val, vocab, args, device, state, settings)
+        except WorkError as error:
+            raise WorkError(f"{error}; --lr {args.lr:g} may be too large") from None
+        best_epoch = int(np.argmin(losses))
+        write_pickle(out, beta)
+        record_output(out, settings, {"best_epoch": best_epoch, "validation_losses": losses})
+        state.unlink(missing_ok=True)
     print(
         f"{out}: {len(beta)} words, lowest validation loss {losses[best_epoch] / len(val):.4f} "
         f"per example after epoch {best_epoch} of {args.epochs}"

@@ -7,22 +7,28 @@ Writes outputs/{dataset}_logs.pkl: of the first test_set_size test examples ("va
 training examples ("train", always the same draw). The format is described in
 attention_dynamics/logs.py; --layout published writes the dicts of the papers' code instead.
 outputs/{dataset}_logs.json says how the dump came about; a dump that is up to date is left alone.
+What is dumped of each checkpoint is kept in outputs/{dataset}_logs.parts/ until all are: when it is
+stopped, the same command goes on.
 """
 
 import argparse
 import functools
 import sys
+from pathlib import Path
 
 import numpy as np
-from data import canonical_name, eval_batches, load_dataset, sample_train
+import torch
+from data import Split, canonical_name, eval_batches, load_dataset, sample_train
 from models import CONFIG_KEYS, AttentionClassifier, influence, projected_words
 from tqdm import tqdm
 
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.files import sha256, write_pickle
+from attention_dynamics.locks import locked
 from attention_dynamics.logs import Logs, published_layout, save_logs
 from attention_dynamics.options import count, script_parser
+from attention_dynamics.resume import Parts
 from attention_dynamics.runs import (
     checkpoints_of,
     load_checkpoint,
@@ -36,6 +42,7 @@ from attention_dynamics.runs import (
 )
 
 DEFAULT_CONFIG = "configs/model.json"
+KINDS = ("alpha", "beta", "grad")
 
 
 def parse_args(argv=None) -> argparse.Namespace:
@@ -73,9 +80,7 @@ def train_command(args, entry: dict, iterations: list[int]) -> str:
 
 def dump(model: AttentionClassifier, split, device) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """α, β, Δ, each (tokens,) float32 in ``split``'s order; whether each example is right."""
-    found = {
-        kind: np.empty(len(split.ids.values), np.float32) for kind in ("alpha", "beta", "grad")
-    }
+    found = {kind: np.empty(len(split.ids.values), np.float32) for kind in KINDS}
     correct = np.empty(len(split), dtype=bool)
     words = projected_words(model)
     for examples in eval_batches(split):
@@ -83,12 +88,33 @@ def dump(model: AttentionClassifier, split, device) -> tuple[dict[str, np.ndarra
         reading, grad = influence(model, words, ids.to(device), lengths, labels.to(device))
         correct[examples] = (reading.score.detach() > 0).cpu().numpy() == (labels == 1).numpy()
         place = split.ids.places(examples)
-        for kind, values in (("alpha", reading.alpha), ("beta", reading.beta), ("grad", grad)):
+        for kind, values in zip(KINDS, (reading.alpha, reading.beta, grad), strict=True):
             found[kind][place] = values.detach().cpu().numpy()
     sums = np.add.reduceat(found["alpha"], split.ids.offsets[:-1], dtype=np.float64)
     if np.abs(sums - 1).max() > 1e-4:  # departure 7: 1e-6 fails by rounding
         raise ArithmeticError(f"attention of an example sums to {sums[np.abs(sums - 1).argmax()]}")
     return found, correct
+
+
+def dump_checkpoint(
+    path: Path, model: AttentionClassifier, split: Split, num_val: int, device: torch.device
+) -> dict:
+    """{"scores": {kind: (tokens,) tensor}, "test_acc", "train_acc"} of the checkpoint at ``path``.
+
+    InputError when its scores are not finite.
+    """
+    load_checkpoint(path, model)
+    found, correct = dump(model, split, device)
+    if not all(np.isfinite(values).all() for values in found.values()):
+        raise InputError(
+            f"checkpoint {path} gives scores that are not finite: its training diverged, or the "
+            "file was changed; train its run again with --overwrite"
+        )
+    return {
+        "scores": {kind: torch.from_numpy(values) for kind, values in found.items()},
+        "test_acc": float(correct[:num_val].mean()),
+        "train_acc": float(correct[num_val:].mean()),
+    }
 
 
 def main(argv=None) -> None:
@@ -106,59 +132,64 @@ def main(argv=None) -> None:
         dataset.checksum,
         functools.partial(train_command, args),
     )
-    settings = {
+    of_all = {
         "dataset": args.dataset,
         "data": dataset.checksum,
         "config": config,
         "test_set_size": args.test_set_size,
         "layout": args.layout,
-        "checkpoints": [[str(path), sha256(path)[:16]] for path in paths],
     }
+    checkpoints = [[str(path), sha256(path)[:16]] for path in paths]
+    settings = {**of_all, "checkpoints": checkpoints}
     out = logs_path(args.dataset)
-    if not args.overwrite and output_is_current(out, settings):
-        print(f"{out} is up to date with its {len(paths)} checkpoints; --overwrite dumps again")
-        return
+    with locked(out):
+        parts = Parts(out)
+        if args.overwrite or output_is_current(out, settings):
+            parts.remove()
+        if not args.overwrite and output_is_current(out, settings):
+            print(f"{out} is up to date with its {len(paths)} checkpoints; --overwrite dumps again")
+            return
 
-    num_val = min(args.test_set_size, len(dataset.test))
-    sample = sample_train(dataset.train, num_val)
-    split = dataset.test.take(range(num_val)).join(dataset.train.take(sample))
-    logs = Logs(
-        dataset=args.dataset,
-        src=split.ids,
-        trg=split.labels,
-        splits={"val": num_val, "train": len(sample)},
-        index=np.array([*range(num_val), *sample]),
-    )
-    models = {
-        uniform: AttentionClassifier(len(dataset.vocabulary), config, uniform).to(device)
-        for uniform in {entry["uniform"] for entry in entries}
-    }
-    for model in models.values():
-        model.requires_grad_(False)
+        num_val = min(args.test_set_size, len(dataset.test))
+        sample = sample_train(dataset.train, num_val)
+        split = dataset.test.take(range(num_val)).join(dataset.train.take(sample))
+        logs = Logs(
+            dataset=args.dataset,
+            src=split.ids,
+            trg=split.labels,
+            splits={"val": num_val, "train": len(sample)},
+            index=np.array([*range(num_val), *sample]),
+        )
+        models = {
+            uniform: AttentionClassifier(len(dataset.vocabulary), config, uniform).to(device)
+            for uniform in {entry["uniform"] for entry in entries}
+        }
+        for model in models.values():
+            model.requires_grad_(False)
 
-    listed = list(zip(entries, paths, strict=True))
-    for entry, path in tqdm(listed, unit="checkpoint", disable=not sys.stderr.isatty()):
-        model = models[entry["uniform"]]
-        load_checkpoint(path, model)
-        found, correct = dump(model, split, device)
-        if not all(np.isfinite(values).all() for values in found.values()):
-            raise InputError(
-                f"checkpoint {path} gives scores that are not finite: its training diverged, or "
-                "the file was changed; train its run again with --overwrite"
-            )
-        name, iteration = entry["name"], entry["iteration"]
-        for kind, values in found.items():
-            logs.arrays[name, iteration, kind] = values
-        logs.metas[name, iteration, "test_acc"] = float(correct[:num_val].mean())
-        logs.metas[name, iteration, "train_acc"] = float(correct[num_val:].mean())
+        listed = list(zip(entries, paths, checkpoints, strict=True))
+        for entry, path, checkpoint in tqdm(
+            listed, unit="checkpoint", disable=not sys.stderr.isatty()
+        ):
+            described = {**of_all, "checkpoint": checkpoint}
+            part = parts.get(described)
+            if part is None:
+                part = dump_checkpoint(path, models[entry["uniform"]], split, num_val, device)
+                parts.put(described, part)
+            name, iteration = entry["name"], entry["iteration"]
+            for kind in KINDS:
+                logs.arrays[name, iteration, kind] = part["scores"][kind].numpy()
+            for metric in ("test_acc", "train_acc"):
+                logs.metas[name, iteration, metric] = part[metric]
 
-    if args.layout == "ours":
-        save_logs(out, logs)
-    else:
-        train = dataset.train
-        whole = [(train.ids[i].tolist(), int(train.labels[i])) for i in range(len(train))]
-        write_pickle(out, published_layout(logs, whole))
-    record_output(out, settings, {"peak_memory_mb": peak_memory_mb()})
+        if args.layout == "ours":
+            save_logs(out, logs)
+        else:
+            train = dataset.train
+            whole = [(train.ids[i].tolist(), int(train.labels[i])) for i in range(len(train))]
+            write_pickle(out, published_layout(logs, whole))
+        record_output(out, settings, {"peak_memory_mb": peak_memory_mb()})
+        parts.remove()
     print(
         f"{out}: {len(paths)} checkpoints, {num_val} val and {len(sample)} train examples, "
         f"peak memory {peak_memory_mb():.0f} MB"

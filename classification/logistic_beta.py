@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from attention_dynamics.errors import run_script
 from attention_dynamics.files import write_pickle
+from attention_dynamics.locks import locked
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.runs import logistic_beta_path, output_is_current, record_output
 
@@ -85,15 +86,15 @@ def main(argv=None) -> None:
         "test_set_size": args.test_set_size,
     }
     out = logistic_beta_path(args.dataset)
-    if not args.overwrite and output_is_current(out, settings):
-        print(f"{out} is up to date; --overwrite fits it again")
-        return
-
-    val = dataset.test.take(range(min(args.test_set_size, len(dataset.test))))
-    beta, tried = fit(dataset.train, val, len(dataset.vocabulary))
-    best = max(tried, key=lambda row: row["accuracy"])
-    write_pickle(out, beta)
-    record_output(out, settings, {"tried": tried, "best": best})
+    with locked(out):
+        if not args.overwrite and output_is_current(out, settings):
+            print(f"{out} is up to date; --overwrite fits it again")
+            return
+        val = dataset.test.take(range(min(args.test_set_size, len(dataset.test))))
+        beta, tried = fit(dataset.train, val, len(dataset.vocabulary))
+        best = max(tried, key=lambda row: row["accuracy"])
+        write_pickle(out, beta)
+        record_output(out, settings, {"tried": tried, "best": best})
     print(
         f"{out}: {beta.shape[1]} words, C = {best['C']:g}, "
         f"validation accuracy {best['accuracy']:.4f}"

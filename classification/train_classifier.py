@@ -6,14 +6,17 @@
 Reads data/{dataset}_{train,test}.json and data/w2v.pkl. Writes checkpoints, each a plain state_dict
 as it was BEFORE the update of its step (the last one after it), and run.json, which says how they
 came about, to
-models/{dataset}/h_dim={hidden_dim},b_size={batch_size},seed={seed},{normal|uniform}/. A finished
+models/{dataset}/h_dim={hidden_dim},b_size={batch_size},seed={seed},{normal|uniform}/. A run that
+was stopped goes on where it was when the same command is given again, to the same bytes. A finished
 run is left alone; --overwrite trains it anew.
 """
 
 import argparse
+import itertools
 import statistics
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -31,14 +34,16 @@ from tqdm import tqdm
 
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
 from attention_dynamics.errors import InputError, run_script
+from attention_dynamics.locks import locked
 from attention_dynamics.options import count, script_parser, step_list, steps_to_save
+from attention_dynamics.resume import Training
 from attention_dynamics.runs import (
     begin_run,
     checkpoint_path,
     finish_run,
     read_config,
     run_folder,
-    save_checkpoint,
+    state_path,
 )
 from attention_dynamics.seeding import seed, set_seed
 
@@ -71,7 +76,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--save_every",
         type=count,
         default=250,
-        help="steps between checkpoints (default: %(default)s)",
+        help="steps between checkpoints, and between training states (default: %(default)s)",
     )
     parser.add_argument(
         "--custom_saves",
@@ -85,7 +90,9 @@ def parse_args(argv=None) -> argparse.Namespace:
         help="start the embeddings from data/w2v.pkl; as published they only steer the vocabulary "
         "(departure 2, default: off)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="train a finished run anew")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="train the run anew, from its start"
+    )
     add_device_options(parser)
     return parser.parse_args(argv)
 
@@ -137,6 +144,65 @@ def use_pretrained(model: AttentionClassifier, dataset: Dataset) -> int:
     return found
 
 
+def train(
+    model: AttentionClassifier,
+    dataset: Dataset,
+    test: Split,
+    args: argparse.Namespace,
+    settings: dict,
+    folder: Path,
+    device: torch.device,
+) -> None:
+    """Train in ``folder`` to the end, from where an earlier process was stopped there, if any."""
+    optimizer = torch.optim.Adam(model.parameters(), fused=device.type != "mps")
+    order = batches(len(dataset.train), settings["config"]["batch_size"], args.steps, args.seed)
+    saves, last = settings["saves"], args.steps - 1
+    training = Training(
+        state_path(folder), settings, model, optimizer, args.save_every,
+        {"accuracies": {}, "seconds": []},
+    )  # fmt: skip
+    with training:
+        accuracies, seconds = training.notes["accuracies"], training.notes["seconds"]
+        progress = tqdm(
+            itertools.islice(order, training.step, None), initial=training.step,
+            total=args.steps, unit="step", disable=not sys.stderr.isatty(),
+        )  # fmt: skip
+
+        def keep(step: int) -> None:
+            training.save_checkpoint(checkpoint_path(folder, step))
+            accuracies[step] = accuracy(model, test, device)
+            progress.write(f"step {step}: test accuracy {accuracies[step]:.4f}", file=sys.stdout)
+
+        for step, examples in enumerate(progress, training.step):
+            if step in saves and step != last:
+                keep(step)
+            started = time.perf_counter()
+            with training.update():
+                ids, lengths, labels = dataset.train.batch(examples)
+                score = model(ids.to(device), lengths).score
+                loss = F.binary_cross_entropy_with_logits(score, labels.to(device))
+                training.watched(loss, examples)
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                optimizer.step()
+                seconds.append(time.perf_counter() - started)
+        keep(last)
+
+    results = {
+        "test_acc": accuracies,
+        "seconds_per_step": statistics.median(seconds),
+        "training_seconds": sum(seconds),
+        "peak_memory_mb": peak_memory_mb(),
+        "device": device.type,
+        "threads": args.threads,
+    }
+    finish_run(folder, results)
+    print(
+        f"{folder}: {len(accuracies)} checkpoints, {results['seconds_per_step'] * 1e3:.1f} ms per "
+        f"step, peak memory {results['peak_memory_mb']:.0f} MB"
+    )
+
+
 def main(argv=None) -> None:
     args = parse_args(argv)
     args.dataset = canonical_name(args.dataset)
@@ -167,46 +233,11 @@ def main(argv=None) -> None:
         "pretrained_embeddings": args.pretrained_embeddings,
     }
     folder = run_folder(args.dataset, config, args.seed, args.uniform)
-    if not begin_run(folder, settings, args.overwrite):
-        print(f"{folder} is finished already; --overwrite trains it anew")
-        return
-
-    optimizer = torch.optim.Adam(model.parameters(), fused=device.type != "mps")
-    accuracies, seconds = {}, []
-    order = batches(len(dataset.train), config["batch_size"], args.steps, args.seed)
-    progress = tqdm(order, total=args.steps, unit="step", disable=not sys.stderr.isatty())
-
-    def keep(step: int) -> None:
-        save_checkpoint(checkpoint_path(folder, step), model)
-        accuracies[step] = accuracy(model, test, device)
-        progress.write(f"step {step}: test accuracy {accuracies[step]:.4f}", file=sys.stdout)
-
-    for step, examples in enumerate(progress):
-        if step in saves and step != args.steps - 1:
-            keep(step)
-        started = time.perf_counter()
-        ids, lengths, labels = dataset.train.batch(examples)
-        score = model(ids.to(device), lengths).score
-        loss = F.binary_cross_entropy_with_logits(score, labels.to(device))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        seconds.append(time.perf_counter() - started)
-    keep(args.steps - 1)
-
-    results = {
-        "test_acc": accuracies,
-        "seconds_per_step": statistics.median(seconds),
-        "training_seconds": sum(seconds),
-        "peak_memory_mb": peak_memory_mb(),
-        "device": device.type,
-        "threads": args.threads,
-    }
-    finish_run(folder, results)
-    print(
-        f"{folder}: {len(accuracies)} checkpoints, {results['seconds_per_step'] * 1e3:.1f} ms per "
-        f"step, peak memory {results['peak_memory_mb']:.0f} MB"
-    )
+    with locked(folder):
+        if not begin_run(folder, settings, args.overwrite):
+            print(f"{folder} is finished already; --overwrite trains it anew")
+            return
+        train(model, dataset, test, args, settings, folder, device)
 
 
 if __name__ == "__main__":

@@ -134,6 +134,40 @@ def make_small_set(folder: Path, classification, num_train: int = 70, num_test: 
     write_json(folder / "configs" / "small_log.json", entries)
 
 
+SRC_WORDS = ["lima", "kono", "sepu", "taro", "wibe", "duga", "rofe", "mizu", "hacu", "peno"]
+TRG_WORDS = ["xad", "yob", "zet", "vul", "jik", "qem", "wor", "gat", "nis", "fup"]
+SMALL_VOCAB = 45
+
+
+def make_small_pairs(folder: Path, translation) -> None:
+    """A data set "small" of 40 + 12 pairs, a small model config and a log config.
+
+    ``folder`` is the working directory.
+    """
+    from attention_dynamics.files import write_json, write_text
+
+    rng = np.random.default_rng(0)
+    for split, size in (("train", 40), ("val", 12)):
+        words = [rng.integers(0, 10, rng.integers(1, 8)) for _ in range(size)]
+        for side, lexicon in {"aa": SRC_WORDS, "bb": TRG_WORDS}.items():
+            lines = [" ".join(lexicon[word] for word in sentence) for sentence in words]
+            write_text(folder / f"data/small/{split}.{side}", "\n".join(lines) + "\n")
+    write_json(folder / "data/small/about.json", {"languages": ["aa", "bb"]})
+    write_json(
+        folder / "configs/model.json",
+        {"hidden_dim": 8, "dropout": 0.3, "num_layers": 2, "batch_size": 8},
+    )
+    entries = [
+        {"name": name, "iteration": iteration, "seed": seed, "uniform": uniform,
+         "calculate_grad": name == "normal_A"}
+        for name, seed, uniform in SMALL_RUNS
+        for iteration in (0, 3, 9)
+    ]  # fmt: skip
+    write_json(folder / "configs/small_log.json", entries)
+    pairs, _ = translation.data.read_pairs(translation.data.layout_of("small"), "train")
+    translation.data.train_pieces(Path("data/small/small.model"), pairs, SMALL_VOCAB)
+
+
 def run_script(script: str, *args: object, cwd: Path) -> subprocess.CompletedProcess:
     """Run ``folder/script.py`` of the repository as a user does; returns the finished process."""
     return subprocess.run(

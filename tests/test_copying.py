@@ -2,7 +2,6 @@
 
 import csv
 import itertools
-import json
 import math
 import os
 import pickle
@@ -19,6 +18,7 @@ from scipy.optimize import approx_fprime
 from attention_dynamics.errors import InputError, WorkError
 from attention_dynamics.files import read_json, sha256, write_json, write_pickle
 from attention_dynamics.pickles import load_pickle
+from attention_dynamics.resume import keep, kept
 
 CPU = torch.device("cpu")
 VARIANTS = [f"bi={bi},uniform={uniform}" for bi in (False, True) for uniform in (False, True)]
@@ -165,7 +165,7 @@ def test_histories_are_those_of_the_reference(copying, plain_copying, small, bi,
 @pytest.mark.parametrize("bi", [False, True])
 def test_grouping_changes_no_history(copying, small, bi):
     settings = replace(small, bi=bi)
-    together = copying.training.train_stacked(settings, [3, 5], CPU, lambda: None)
+    together = copying.training.train_stacked(settings, [3, 5], CPU, lambda _: None)
     for seed, history in zip((3, 5), together, strict=True):
         alone = copying.training.train_seed(settings, seed, "cpu", 1)
         assert_same_history(history, alone, 50 * 6)
@@ -211,7 +211,7 @@ def test_early_stop_cuts_the_history(copying, small, monkeypatch, stacked):
 
     def histories(settings):
         if stacked:
-            return training.train_stacked(settings, [0, 1], CPU, lambda: None)
+            return training.train_stacked(settings, [0, 1], CPU, lambda _: None)
         return [training.train_seed(settings, seed, "cpu", 1) for seed in (0, 1)]
 
     whole = histories(settings)
@@ -449,6 +449,7 @@ def test_toy_dynamics_writes_its_figure(tmp_path, monkeypatch, copying, capsys):
 MULTI = ["--seq_length", "3", "--hidden_dim", "8", "--bsize", "6", "--num_steps", "11"]
 MULTI += ["--num_good", "3", "--num_bad", "3", "--num_random", "3", "--num_heads", "2"]
 MULTI += ["--num_samples", "2", "--device", "cpu", "--jobs", "1"]
+MULTI_SETTINGS = {"seq_length": 3, "hidden_dim": 8, "bsize": 6, "num_steps": 11, "seed": 0}
 OUTPUT = "re_2headcomb.pkl"
 
 
@@ -546,8 +547,7 @@ def test_multihead_goes_on_where_it_was_interrupted(multihead, copying, monkeypa
     """Interrupted in the search and among the combinations; the same output as in one go."""
     first = sha256(OUTPUT)
     trials = len(list(Path("multihead_runs/combinations").glob("*"))) + sum(
-        len(json.loads(path.read_text()))
-        for path in Path("multihead_runs/candidates").glob("*.json")
+        len(kept(path, MULTI_SETTINGS)) for path in Path("multihead_runs/candidates").glob("*")
     )
     train_trial, calls = copying.heads.train_trial, []
 
@@ -591,8 +591,8 @@ def test_multihead_trials_start_from_the_kept_heads(multihead, copying):
     multihead.load_checkpoint(Path("multihead_runs/body"), body)
     model = heads.MultiheadCopier(body, [head])
     history = heads.train_trial(settings, model, 1, CPU, heads.is_good)
-    kept = read_json(f"multihead_runs/candidates/{name.removeprefix('good')}.json")
-    assert history == kept[1]
+    path = Path("multihead_runs/candidates", name.removeprefix("good"))
+    assert history == kept(path, MULTI_SETTINGS)[1]
     assert heads.is_good(history) and not heads.is_good(history[:-1])  # it ended there
 
 
@@ -609,20 +609,23 @@ def damage_body(folder: Path) -> None:
 
 
 def damage_candidate(folder: Path) -> None:
-    write_json(folder / "candidates" / "0.json", [[{"acc": 0.1}]])
+    keep(folder / "candidates" / "0", MULTI_SETTINGS, [[{"acc": 0.1}]])
 
 
-def damage_candidate_list(folder: Path) -> None:
-    write_json(folder / "candidates" / "0.json", {})
+def damage_candidate_file(folder: Path) -> None:
+    path = folder / "candidates" / "0"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
 
 
 def damage_combination(folder: Path) -> None:
-    path = next((folder / "combinations").glob("*.json"))
-    write_json(path, read_json(path)[:-1])
+    path = next((folder / "combinations").glob("*"))
+    keep(path, MULTI_SETTINGS, kept(path, MULTI_SETTINGS)[:-1])
 
 
 def damage_head(folder: Path) -> None:
-    for path in (folder / "combinations").glob("*.json"):
+    for path in (folder / "combinations").glob("*"):
         path.unlink()
     for path in (folder / "heads").glob("bad*"):
         path.write_bytes(path.read_bytes()[:100])
@@ -637,8 +640,8 @@ def test_a_damaged_restart_folder_is_refused(multihead):
         damage_settings: "malformed JSON",
         damage_setting_names: "settings.json is damaged",
         damage_body: "body is damaged",
-        damage_candidate: "candidates/0.json is damaged: remove it",
-        damage_candidate_list: "candidates/0.json is damaged: remove it",
+        damage_candidate: "candidates/0 is damaged: remove it",
+        damage_candidate_file: "candidates/0 is damaged: remove it",
         damage_combination: "is damaged: remove it",
         damage_head: "is damaged or holds more than tensors",
         lose_settings: "holds files, but no settings.json",

@@ -8,51 +8,34 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import assert_refused, run_script
+from conftest import (
+    SMALL_RUNS,
+    SMALL_VOCAB,
+    SRC_WORDS,
+    TRG_WORDS,
+    assert_refused,
+    make_small_pairs,
+    run_script,
+)
 
 from attention_dynamics.errors import InputError
-from attention_dynamics.files import read_json, sha256, write_json, write_text
+from attention_dynamics.files import read_json, sha256, write_json
 from attention_dynamics.logs import load_logs
 from attention_dynamics.pickles import load_pickle
 
-RUNS = (("normal_A", 20, False), ("normal_B", 13, False), ("uniform", 12, True))
-ITERATIONS = (0, 3, 9)
-VOCAB = 45
-SRC_WORDS = ["lima", "kono", "sepu", "taro", "wibe", "duga", "rofe", "mizu", "hacu", "peno"]
-TRG_WORDS = ["xad", "yob", "zet", "vul", "jik", "qem", "wor", "gat", "nis", "fup"]
 TRAIN = ["--dataset", "small", "--seed", "20", "--epochs", "2", "--custom_saves", "3"]
 
 
 @pytest.fixture
 def small(tmp_path, monkeypatch, translation) -> Path:
     """A working directory with a data set "small" of 40 + 12 pairs, a small model, a log config."""
-    rng = np.random.default_rng(0)
-    for split, size in (("train", 40), ("val", 12)):
-        words = [rng.integers(0, 10, rng.integers(1, 8)) for _ in range(size)]
-        sides = {"aa": SRC_WORDS, "bb": TRG_WORDS}
-        for side, lexicon in sides.items():
-            lines = [" ".join(lexicon[word] for word in sentence) for sentence in words]
-            write_text(tmp_path / f"data/small/{split}.{side}", "\n".join(lines) + "\n")
-    write_json(tmp_path / "data/small/about.json", {"languages": ["aa", "bb"]})
-    write_json(
-        tmp_path / "configs/model.json",
-        {"hidden_dim": 8, "dropout": 0.3, "num_layers": 2, "batch_size": 8},
-    )
-    entries = [
-        {"name": name, "iteration": t, "seed": seed, "uniform": uniform,
-         "calculate_grad": name == "normal_A"}
-        for name, seed, uniform in RUNS
-        for t in ITERATIONS
-    ]  # fmt: skip
-    write_json(tmp_path / "configs/small_log.json", entries)
     monkeypatch.chdir(tmp_path)
-    pairs, _ = translation.data.read_pairs(translation.data.layout_of("small"), "train")
-    translation.data.train_pieces(Path("data/small/small.model"), pairs, VOCAB)
+    make_small_pairs(tmp_path, translation)
     return tmp_path
 
 
 def train_all(translation) -> None:
-    for _, seed, uniform in RUNS:
+    for _, seed, uniform in SMALL_RUNS:
         args = ["--dataset", "small", "--seed", str(seed), "--epochs", "2", "--custom_saves", "3"]
         translation.train_translation.main([*args, *(["--uniform"] if uniform else [])])
 
@@ -81,7 +64,10 @@ def test_the_whole_chain(small, translation, capsys):
     assert logs.splits == {"val": 12, "train": 12}
     assert {key[0] for key in logs.arrays if key[2] == "grad"} == {"normal_A"}
     translation.embedding_beta.main(["--dataset", "small", "--epochs", "2", "--bsize", "8"])
-    assert load_pickle("outputs/smallembedding256translation.pkl").shape == (VOCAB, VOCAB)
+    assert load_pickle("outputs/smallembedding256translation.pkl").shape == (
+        SMALL_VOCAB,
+        SMALL_VOCAB,
+    )
     translation.ibm1_beta.main(["--dataset", "small"])
     for script in ("collect_translation_stats", "collect_classification_stats"):
         done = run_script(
@@ -138,7 +124,7 @@ def test_bleu_of_the_last_checkpoint_alone(small, translation, capsys):
     translation.eval_dump.main(["--dataset", "small", "--eval_bleu", "last", "--beam_size", "1"])
     logs = load_logs("outputs/small_logs.pkl")
     assert {key[:2] for key in logs.metas if key[2] == "val_bleu"} == {
-        (name, 9) for name, _, _ in RUNS
+        (name, 9) for name, _, _ in SMALL_RUNS
     }
     collect = translation.collect_translation_stats.main
     args = ["--datasets", "small", "--out_file", "stats.pkl"]
@@ -239,7 +225,7 @@ def test_a_sentence_of_300_pieces(small, translation):
 def test_pieces_that_do_not_fit_the_checkpoints(small, translation):
     train_all(translation)
     pairs, _ = translation.data.read_pairs(translation.data.layout_of("small"), "train")
-    translation.data.train_pieces(Path("data/small/small.model"), pairs, VOCAB - 3)
+    translation.data.train_pieces(Path("data/small/small.model"), pairs, SMALL_VOCAB - 3)
     message = refused(translation.eval_dump.main, ["--dataset", "small"])
     assert "was trained on other data than data/ holds now" in message
     for record in Path("models").rglob("run.json"):  # as in the runs of other code
@@ -432,8 +418,8 @@ def _table(content: dict) -> dict:
     table = {
         "data": np.ones(2, np.float32),
         "indices": np.array([0, 1], np.int32),
-        "indptr": np.minimum(np.arange(VOCAB + 1), 2),
-        "shape": (VOCAB, VOCAB),
+        "indptr": np.minimum(np.arange(SMALL_VOCAB + 1), 2),
+        "shape": (SMALL_VOCAB, SMALL_VOCAB),
     }
     return {**table, **content}
 
@@ -442,15 +428,21 @@ def test_tables_of_ibm1_that_are_none(small, translation):
     train_all(translation)
     translation.eval_dump.main(["--dataset", "small"])
     empty = np.ones(0, dtype=np.int64)
-    unsorted = {"indices": np.array([1, 0]), "indptr": np.minimum(2 * np.arange(VOCAB + 1), 2)}
+    unsorted = {
+        "indices": np.array([1, 0]),
+        "indptr": np.minimum(2 * np.arange(SMALL_VOCAB + 1), 2),
+    }
     for content, message in (
-        ({"shape": (VOCAB,)}, "no square table"),
-        ({"shape": (VOCAB, 10**30)}, "no square table"),
+        ({"shape": (SMALL_VOCAB,)}, "no square table"),
+        ({"shape": (SMALL_VOCAB, 10**30)}, "no square table"),
         ({"shape": (10**30, 10**30)}, "no sparse table"),
         ({"indices": [0, 1]}, "its indices are no arrays of whole numbers"),
         ({"indices": np.array([0, 99])}, "no sparse table: indices must be < 45"),
         (unsorted, "its columns do not rise in each row"),
-        ({"data": np.ones(0), "indices": empty, "indptr": 0 * np.arange(VOCAB + 1)}, "empty table"),
+        (
+            {"data": np.ones(0), "indices": empty, "indptr": 0 * np.arange(SMALL_VOCAB + 1)},
+            "empty table",
+        ),
     ):
         Path("outputs/small_ibm1_beta.pkl").write_bytes(pickle.dumps(_table(content)))
         collect = ["--datasets", "small", "--out_file", "stats.pkl"]

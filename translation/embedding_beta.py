@@ -7,11 +7,13 @@ with Adam on the summed negative log-probabilities of the target pieces of each 
 <s>: departure 5). β is taken from the epoch with the lowest validation loss (the untrained state
 counts as the first). Reads the data, writes outputs/{dataset}embedding{embed_dim}translation.pkl,
 an array (vocab, vocab): softmax(E W^T), row = source piece, column = target piece; and a .json
-record beside it.
+record beside it. When it is stopped, the same command goes on where it was (from a .state file
+beside the output).
 """
 
 import argparse
 import sys
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,10 +22,12 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from attention_dynamics.devices import add_device_options, choose_device
-from attention_dynamics.errors import InputError, run_script
+from attention_dynamics.errors import run_script
 from attention_dynamics.files import write_pickle
+from attention_dynamics.locks import locked
 from attention_dynamics.options import count, script_parser
-from attention_dynamics.runs import output_is_current, record_output, translation_beta_path
+from attention_dynamics.resume import Training
+from attention_dynamics.runs import begin_output, record_output, translation_beta_path
 from attention_dynamics.seeding import seed, set_seed
 
 # Options that decide how, not what, is computed.
@@ -48,7 +52,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser.add_argument(
         "--seed", type=seed, default=0, help="of weights and data order (default: %(default)s)"
     )
-    parser.add_argument("--overwrite", action="store_true", help="train again what is up to date")
+    parser.add_argument("--overwrite", action="store_true", help="train it again, from the start")
     add_device_options(parser)
     return parser.parse_args(argv)
 
@@ -120,35 +124,51 @@ def validation_loss(model: BagOfPieces, pairs: Pairs, device: torch.device) -> f
 
 
 def train(
-    train_pairs: Pairs, val: Pairs, vocab: int, args, device
-) -> tuple[np.ndarray, list[float]]:
-    """β (vocab, vocab) of the best epoch; the validation loss after 0, 1, ... epochs."""
+    train_pairs: Pairs, val: Pairs, vocab: int, args, device,
+    state: Path | None = None, settings: dict | None = None,
+) -> tuple[np.ndarray, list[float]]:  # fmt: skip
+    """β (vocab, vocab) of the best epoch; the validation loss after 0, 1, ... epochs.
+
+    With a path ``state``, of a training state of ``settings``, from where it was stopped.
+    """
     model = BagOfPieces(vocab, args.embed_dim).to(device)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer = torch.optim.Adam(model.parameters(), fused=device.type != "mps")
     rng = np.random.default_rng(args.seed)
-    losses = [validation_loss(model, val, device)]
-    best = {name: value.clone() for name, value in model.state_dict().items()}
-    for epoch in range(1, args.epochs + 1):
-        order = rng.permutation(len(train_pairs))
-        starts = range(0, len(order), args.bsize)
-        progress = tqdm(
-            starts, unit="batch", desc=f"epoch {epoch} of {args.epochs}",
-            leave=epoch == args.epochs, disable=not sys.stderr.isatty(),
-        )  # fmt: skip
-        for start in progress:
-            batch = train_pairs.batch(order[start : start + args.bsize]).to(device)
-            pieces = model.write_gradients(batch)
-            optimizer.step()
-            model.embedding.weight.grad[pieces] = 0
-        losses.append(validation_loss(model, val, device))
-        if not np.isfinite(losses[-1]):
-            raise InputError(f"the loss is not finite after epoch {epoch}; nothing was written")
-        if losses[-1] < min(losses[:-1]):
-            best = {name: value.clone() for name, value in model.state_dict().items()}
-    model.load_state_dict(best)
-    return model.beta().cpu().numpy(), losses
+    starts = range(0, len(train_pairs), args.bsize)
+    start = {"losses": [validation_loss(model, val, device)], "best": copy_of(model)}
+    with Training(state, settings or {}, model, optimizer, len(starts), start) as training:
+        for epoch in range(args.epochs):
+            order = rng.permutation(len(train_pairs))
+            losses, best = training.notes["losses"], training.notes["best"]
+            if epoch < len(losses) - 1:
+                continue
+            progress = tqdm(
+                starts[training.step - epoch * len(starts) :], unit="batch",
+                desc=f"epoch {epoch + 1} of {args.epochs}", leave=epoch == args.epochs - 1,
+                disable=not sys.stderr.isatty(),
+            )  # fmt: skip
+            for place in progress:
+                examples = order[place : place + args.bsize]
+                with training.update():
+                    batch = train_pairs.batch(examples).to(device)
+                    pieces = model.write_gradients(batch)
+                    training.watched(model.linear.bias.grad.sum(), examples)
+                    optimizer.step()
+                    model.embedding.weight.grad[pieces] = 0
+            loss = validation_loss(model, val, device)
+            training.watched(torch.tensor(loss))
+            if loss < min(losses):
+                best = copy_of(model)
+            training.notes = {"losses": [*losses, loss], "best": best}
+    model.load_state_dict(training.notes["best"])
+    return model.beta().cpu().numpy(), training.notes["losses"]
+
+
+def copy_of(model: BagOfPieces) -> dict[str, torch.Tensor]:
+    """The weights of the model, which later updates do not change."""
+    return {name: value.clone() for name, value in model.state_dict().items()}
 
 
 def main(argv=None) -> None:
@@ -162,14 +182,18 @@ def main(argv=None) -> None:
         **{key: value for key, value in vars(args).items() if key not in HOW},
     }
     out = translation_beta_path(args.dataset, args.embed_dim)
-    if not args.overwrite and output_is_current(out, settings):
-        print(f"{out} is up to date; --overwrite trains it again")
-        return
-
-    beta, losses = train(dataset.train, dataset.val, dataset.vocab, args, device)
-    best_epoch = int(np.argmin(losses))
-    write_pickle(out, beta)
-    record_output(out, settings, {"best_epoch": best_epoch, "validation_losses": losses})
+    with locked(out):
+        state = begin_output(out, settings, args.overwrite)
+        if state is None:
+            print(f"{out} is up to date; --overwrite trains it again")
+            return
+        beta, losses = train(
+            dataset.train, dataset.val, dataset.vocab, args, device, state, settings
+        )
+        best_epoch = int(np.argmin(losses))
+        write_pickle(out, beta)
+        record_output(out, settings, {"best_epoch": best_epoch, "validation_losses": losses})
+        state.unlink(missing_ok=True)
     print(
         f"{out}: {len(beta)} pieces, lowest validation loss {losses[best_epoch]:.4f} per target "
         f"after epoch {best_epoch} of {args.epochs}"

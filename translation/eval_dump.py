@@ -9,11 +9,15 @@ Writes outputs/{dataset}_logs.pkl: of all validation pairs ("val") and, with
 config entry says "calculate_grad": true. The format is described in attention_dynamics/logs.py;
 --layout published writes the dicts of the papers' code instead. outputs/{dataset}_logs.json says
 how the dump came about, with sacrebleu's signature; a dump that is up to date is left alone.
+What is dumped of each checkpoint is kept in outputs/{dataset}_logs.parts/ until all are: when it is
+stopped, the same command goes on.
 """
 
 import argparse
 import functools
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -26,9 +30,11 @@ from tqdm import tqdm
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.files import sha256, write_pickle
+from attention_dynamics.locks import locked
 from attention_dynamics.logs import Logs, published_layout, save_logs
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.ragged import Ragged, batches_by_length, offsets_of
+from attention_dynamics.resume import Parts
 from attention_dynamics.runs import (
     check_name,
     checkpoints_of,
@@ -43,6 +49,7 @@ from attention_dynamics.runs import (
 )
 
 DEFAULT_CONFIG = "configs/model.json"
+KINDS = ("alpha", "beta", "grad")
 
 # Sentence pairs, and their (padded) source tokens, in one batch of a checkpoint without Δ.
 _SENTENCES, _TOKENS = 64, 4096
@@ -114,7 +121,7 @@ def dump(
     src_len, trg_len = pairs.src.lengths, pairs.trg.lengths - 1
     scores = offsets_of(src_len * trg_len)  # where the scores of each pair begin
     targets = offsets_of(trg_len)
-    kinds = ("alpha", "beta", "grad") if grad_bsize else ("alpha", "beta")
+    kinds = KINDS if grad_bsize else KINDS[:2]
     found = {kind: np.empty(scores[-1], np.float32) for kind in kinds}
     correct, loss = np.empty(targets[-1], bool), np.empty(targets[-1])
     model.eval()
@@ -137,6 +144,52 @@ def _scatter(out: np.ndarray, offsets: np.ndarray, examples: np.ndarray, values)
     out[places] = values.cpu().numpy()
 
 
+def dump_checkpoint(
+    path: Path,
+    model: AttentionTranslator,
+    splits: dict[str, Pairs],
+    device: torch.device,
+    grad_bsize: int | None,
+    translated: Callable[[Pairs], tuple[float, str]] | None,
+) -> dict:
+    """What the checkpoint at ``path`` gives on the ``splits``.
+
+    Args:
+        path: of the checkpoint.
+        model: it is loaded into.
+        splits: "val", and "train" after it if it is asked for.
+        device: of the model.
+        grad_bsize: pairs whose Δ is computed at once; None for no Δ.
+        translated: pairs -> BLEU of the model's translations, and sacrebleu's signature; None for
+            no BLEU.
+
+    Returns:
+        {"scores": {kind: (scores,) tensor}, "metas": {split: [accuracy, perplexity, BLEU or None]},
+        "signature": of BLEU or None}. InputError when the scores are not finite.
+    """
+    load_checkpoint(path, model)
+    pairs = functools.reduce(Pairs.join, splits.values())
+    found, correct, loss = dump(model, pairs, device, grad_bsize)
+    if not all(np.isfinite(values).all() for values in found.values()):
+        raise InputError(
+            f"checkpoint {path} gives scores that are not finite: its training diverged, or the "
+            "file was changed; train its run again with --overwrite"
+        )
+    metas, signature, start = {}, None, 0
+    for split, some in splits.items():
+        stop = start + int((some.trg.lengths - 1).sum())
+        place, start = slice(start, stop), stop
+        scores = percent_and_perplexity(
+            int(correct[place].sum()), float(loss[place].sum()), stop - place.start
+        )
+        score = None
+        if translated is not None:
+            score, signature = translated(some)
+        metas[split] = [*scores, score]
+    scores = {kind: torch.from_numpy(values) for kind, values in found.items()}
+    return {"scores": scores, "metas": metas, "signature": signature}
+
+
 def main(argv=None) -> None:
     args = parse_args(argv)
     device = choose_device(args.device, args.threads)
@@ -156,87 +209,92 @@ def main(argv=None) -> None:
         dataset.checksum,
         functools.partial(train_command, args, dataset, config),
     )
-    settings = {
+    of_all = {
         "dataset": args.dataset,
         "data": dataset.checksum,
         "config": config,
-        "eval_bleu": args.eval_bleu,
         "beam_size": args.beam_size,
         "include_train_subset": args.include_train_subset,
         "layout": args.layout,
-        "checkpoints": [
-            [str(path), sha256(path)[:16], entry["calculate_grad"]]
-            for path, entry in zip(paths, entries, strict=True)
-        ],
     }
+    checkpoints = [
+        [str(path), sha256(path)[:16], entry["calculate_grad"]]
+        for path, entry in zip(paths, entries, strict=True)
+    ]
+    settings = {**of_all, "eval_bleu": args.eval_bleu, "checkpoints": checkpoints}
     out = logs_path(args.dataset)
-    if not args.overwrite and output_is_current(out, settings):
-        print(f"{out} is up to date with its {len(paths)} checkpoints; --overwrite dumps again")
-        return
+    with locked(out):
+        parts = Parts(out)
+        if args.overwrite or output_is_current(out, settings):
+            parts.remove()
+        if not args.overwrite and output_is_current(out, settings):
+            print(f"{out} is up to date with its {len(paths)} checkpoints; --overwrite dumps again")
+            return
 
-    num_val = len(dataset.val)
-    sample = sample_train(dataset.train, num_val) if args.include_train_subset else []
-    pairs = dataset.val.join(dataset.train.take(sample)) if sample else dataset.val
-    parts = (
-        {"val": dataset.val, "train": dataset.train.take(sample)}
-        if sample
-        else {"val": dataset.val}
-    )
-    logs = Logs(
-        dataset=args.dataset,
-        src=pairs.src,
-        trg=pairs.trg,
-        splits={"val": num_val, "train": len(sample)},
-        index=np.array([*range(num_val), *sample]),
-    )
-    last = {
-        entry["name"]: entry["iteration"] for entry in sorted(entries, key=lambda e: e["iteration"])
-    }
-    models = {
-        uniform: AttentionTranslator(dataset.vocab, config, uniform).to(device)
-        for uniform in {entry["uniform"] for entry in entries}
-    }
-    num_val_targets = int((dataset.val.trg.lengths - 1).sum())
-    signature = None
-    listed = list(zip(entries, paths, strict=True))
-    for entry, path in tqdm(listed, unit="checkpoint", disable=not sys.stderr.isatty()):
-        model = models[entry["uniform"]]
-        load_checkpoint(path, model)
-        name, iteration = entry["name"], entry["iteration"]
-        grad_bsize = args.grad_bsize if entry["calculate_grad"] else None
-        found, correct, loss = dump(model, pairs, device, grad_bsize)
-        if not all(np.isfinite(values).all() for values in found.values()):
-            raise InputError(
-                f"checkpoint {path} gives scores that are not finite: its training diverged, or "
-                "the file was changed; train its run again with --overwrite"
-            )
-        for kind, values in found.items():
-            logs.arrays[name, iteration, kind] = values
-        for split, place in (
-            ("val", slice(num_val_targets)),
-            ("train", slice(num_val_targets, None)),
+        num_val = len(dataset.val)
+        sample = sample_train(dataset.train, num_val) if args.include_train_subset else []
+        splits = {"val": dataset.val}
+        if sample:
+            splits["train"] = dataset.train.take(sample)
+        pairs = functools.reduce(Pairs.join, splits.values())
+        logs = Logs(
+            dataset=args.dataset,
+            src=pairs.src,
+            trg=pairs.trg,
+            splits={"val": num_val, "train": len(sample)},
+            index=np.array([*range(num_val), *sample]),
+        )
+        last = {
+            entry["name"]: entry["iteration"]
+            for entry in sorted(entries, key=lambda e: e["iteration"])
+        }
+        models = {
+            uniform: AttentionTranslator(dataset.vocab, config, uniform).to(device)
+            for uniform in {entry["uniform"] for entry in entries}
+        }
+        signature = None
+        listed = list(zip(entries, paths, checkpoints, strict=True))
+        for entry, path, checkpoint in tqdm(
+            listed, unit="checkpoint", disable=not sys.stderr.isatty()
         ):
-            if split not in parts:
-                continue
-            accuracy, perplexity = percent_and_perplexity(
-                int(correct[place].sum()), float(loss[place].sum()), len(loss[place])
+            name, iteration = entry["name"], entry["iteration"]
+            with_bleu = args.eval_bleu == "all" or (
+                args.eval_bleu == "last" and iteration == last[name]
             )
-            logs.metas[name, iteration, f"{split}_acc"] = accuracy
-            logs.metas[name, iteration, f"{split}_perplexity"] = perplexity
-            if args.eval_bleu == "all" or (args.eval_bleu == "last" and iteration == last[name]):
-                some = parts[split]
-                hypotheses = translate(model, some.src, dataset.pieces, device, args.beam_size)
-                score, signature = bleu(hypotheses, some.references)
-                logs.metas[name, iteration, f"{split}_bleu"] = score
+            described = {**of_all, "checkpoint": checkpoint, "bleu": with_bleu}
+            part = parts.get(described)
+            if part is None:
+                model = models[entry["uniform"]]
 
-    if args.layout == "ours":
-        save_logs(out, logs)
-    else:
-        train = dataset.train
-        whole = [(train.src[i].tolist(), train.trg[i].tolist()) for i in range(len(train))]
-        write_pickle(out, published_layout(logs, whole))
-    results = {"peak_memory_mb": peak_memory_mb(), "bleu_signature": signature}
-    record_output(out, settings, results)
+                def translated(some: Pairs, model=model) -> tuple[float, str]:
+                    found = translate(model, some.src, dataset.pieces, device, args.beam_size)
+                    return bleu(found, some.references)
+
+                part = dump_checkpoint(
+                    path, model, splits, device,
+                    args.grad_bsize if entry["calculate_grad"] else None,
+                    translated if with_bleu else None,
+                )  # fmt: skip
+                parts.put(described, part)
+            for kind in KINDS[: len(part["scores"])]:
+                logs.arrays[name, iteration, kind] = part["scores"][kind].numpy()
+            for split in splits:
+                accuracy, perplexity, score = part["metas"][split]
+                logs.metas[name, iteration, f"{split}_acc"] = accuracy
+                logs.metas[name, iteration, f"{split}_perplexity"] = perplexity
+                if score is not None:
+                    logs.metas[name, iteration, f"{split}_bleu"] = score
+            signature = part["signature"] or signature
+
+        if args.layout == "ours":
+            save_logs(out, logs)
+        else:
+            train = dataset.train
+            whole = [(train.src[i].tolist(), train.trg[i].tolist()) for i in range(len(train))]
+            write_pickle(out, published_layout(logs, whole))
+        results = {"peak_memory_mb": peak_memory_mb(), "bleu_signature": signature}
+        record_output(out, settings, results)
+        parts.remove()
     if signature:
         print(f"BLEU: sacrebleu {signature}, beam {args.beam_size}")
     print(

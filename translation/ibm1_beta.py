@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from attention_dynamics.errors import run_script
 from attention_dynamics.files import write_pickle
+from attention_dynamics.locks import locked
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.runs import ibm1_beta_path, output_is_current, record_output
 
@@ -94,19 +95,19 @@ def main(argv=None) -> None:
         "iterations": args.iterations,
     }
     out = ibm1_beta_path(args.dataset)
-    if not args.overwrite and output_is_current(out, settings):
-        print(f"{out} is up to date; --overwrite trains it again")
-        return
-
-    table, perplexities = train(dataset.train, dataset.vocab, args.iterations)
-    content = {
-        "data": table.data,
-        "indices": table.indices,
-        "indptr": table.indptr.astype(np.int64),
-        "shape": table.shape,
-    }
-    write_pickle(out, content)
-    record_output(out, settings, {"training_perplexities": perplexities})
+    with locked(out):
+        if not args.overwrite and output_is_current(out, settings):
+            print(f"{out} is up to date; --overwrite trains it again")
+            return
+        table, perplexities = train(dataset.train, dataset.vocab, args.iterations)
+        content = {
+            "data": table.data,
+            "indices": table.indices,
+            "indptr": table.indptr.astype(np.int64),
+            "shape": table.shape,
+        }
+        write_pickle(out, content)
+        record_output(out, settings, {"training_perplexities": perplexities})
     print(
         f"{out}: {table.nnz} pairs of pieces, training perplexity {perplexities[0]:.1f} before, "
         f"{perplexities[-1]:.1f} at iteration {args.iterations}"

@@ -7,18 +7,20 @@ Reads the sentence pairs in data/ (the shared sentencepiece vocabulary of 8000 p
 when it is not there). Writes checkpoints, each a plain state_dict as it was BEFORE the update of
 its step (the last one after it); "model", that of the epoch with the best validation token
 accuracy; and run.json, which says how they came about, to
-models/{dataset}/h_dim={h},dropout={d},b_size={bs},seed={seed},{normal|uniform}/. A finished run is
-left alone; --overwrite trains it anew.
+models/{dataset}/h_dim={h},dropout={d},b_size={bs},seed={seed},{normal|uniform}/. A run that was
+stopped goes on where it was when the same command is given again, to the same bytes. A finished run
+is left alone; --overwrite trains it anew.
 """
 
 import argparse
 import statistics
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
-from data import load_dataset
+from data import Dataset, load_dataset
 from evaluation import token_scores
 from models import CONFIG_KEYS, AttentionTranslator
 from torch.nn import functional as F
@@ -26,14 +28,16 @@ from tqdm import tqdm
 
 from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
 from attention_dynamics.errors import run_script
+from attention_dynamics.locks import locked
 from attention_dynamics.options import count, script_parser, step_list, steps_to_save
+from attention_dynamics.resume import Training
 from attention_dynamics.runs import (
     begin_run,
     checkpoint_path,
     finish_run,
     read_config,
     run_folder,
-    save_checkpoint,
+    state_path,
 )
 from attention_dynamics.seeding import seed, set_seed
 
@@ -62,7 +66,8 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--save_every",
         type=count,
         default=250,
-        help="steps between checkpoints (default: %(default)s; the grid: 2000)",
+        help="steps between checkpoints, and between training states (default: %(default)s; the "
+        "grid: 2000)",
     )
     parser.add_argument(
         "--custom_saves",
@@ -70,74 +75,68 @@ def parse_args(argv=None) -> argparse.Namespace:
         default=None,
         help="more steps to keep, such as 0,50,100 (default: none)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="train a finished run anew")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="train the run anew, from its start"
+    )
     add_device_options(parser)
     return parser.parse_args(argv)
 
 
-def main(argv=None) -> None:
-    args = parse_args(argv)
-    set_seed(args.seed)
-    device = choose_device(args.device, args.threads)
-
-    config = read_config(args.config, CONFIG_KEYS)
-    dataset = load_dataset(args.dataset)
-    for split, dropped in dataset.dropped.items():
-        if dropped:
-            print(f"note: {dropped} {split} pair(s) with an empty side are left out")
-
-    model = AttentionTranslator(dataset.vocab, config, args.uniform).to(device)
-
-    batch_size = config["batch_size"]
-    per_epoch = -(-len(dataset.train) // batch_size)
-    steps = args.epochs * per_epoch
-    saves = steps_to_save(steps, args.save_every, args.custom_saves)
-    settings = {
-        "dataset": args.dataset,
-        "data": dataset.checksum,
-        "seed": args.seed,
-        "uniform": args.uniform,
-        "config": config,
-        "epochs": args.epochs,
-        "saves": saves,
-    }
-    folder = run_folder(args.dataset, config, args.seed, args.uniform)
-    if not begin_run(folder, settings, args.overwrite):
-        print(f"{folder} is finished already; --overwrite trains it anew")
-        return
-
+def train(
+    model: AttentionTranslator,
+    dataset: Dataset,
+    args: argparse.Namespace,
+    settings: dict,
+    folder: Path,
+    device: torch.device,
+) -> None:
+    """Train in ``folder`` to the end, from where an earlier process was stopped there, if any."""
     optimizer = torch.optim.Adam(model.parameters(), fused=device.type != "mps")
+    batch_size, saves = settings["config"]["batch_size"], settings["saves"]
     order = np.random.default_rng(args.seed)  # of the pairs; dropout draws from torch's generator
-    accuracies, perplexities, seconds = [], [], []
-    progress = tqdm(total=steps, unit="step", disable=not sys.stderr.isatty())
-    step = 0
-    for epoch in range(args.epochs):
-        shuffled = order.permutation(len(dataset.train))
-        for start in range(0, len(shuffled), batch_size):
-            if step in saves and step != steps - 1:
-                save_checkpoint(checkpoint_path(folder, step), model)
-            started = time.perf_counter()
-            batch = dataset.train.batch(shuffled[start : start + batch_size]).to(device)
-            loss = F.cross_entropy(model(batch), batch.targets)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            optimizer.step()
-            seconds.append(time.perf_counter() - started)
-            step += 1
-            progress.update()
-        accuracy, perplexity = token_scores(model, dataset.val, device)
-        progress.write(
-            f"epoch {epoch + 1} of {args.epochs}, {step} steps: validation token accuracy "
-            f"{accuracy:.2f}%, perplexity {perplexity:.2f}",
-            file=sys.stdout,
+    starts = range(0, len(dataset.train), batch_size)
+    steps = args.epochs * len(starts)
+    training = Training(
+        state_path(folder), settings, model, optimizer, args.save_every,
+        {"validation": [], "seconds": []},
+    )  # fmt: skip
+    with training:
+        # (token accuracy, perplexity) after each epoch; seconds of each step
+        validation, seconds = training.notes["validation"], training.notes["seconds"]
+        progress = tqdm(
+            initial=training.step, total=steps, unit="step", disable=not sys.stderr.isatty()
         )
-        if accuracy > max(accuracies, default=-1):
-            save_checkpoint(folder / "model", model)
-        accuracies.append(accuracy)
-        perplexities.append(perplexity)
-    save_checkpoint(checkpoint_path(folder, steps - 1), model)
-    progress.close()
+        for epoch in range(args.epochs):
+            shuffled = order.permutation(len(dataset.train))
+            if epoch < len(validation):
+                continue
+            for start in starts[training.step - epoch * len(starts) :]:
+                if training.step in saves and training.step != steps - 1:
+                    training.save_checkpoint(checkpoint_path(folder, training.step))
+                started = time.perf_counter()
+                with training.update():
+                    examples = shuffled[start : start + batch_size]
+                    batch = dataset.train.batch(examples).to(device)
+                    loss = F.cross_entropy(model(batch), batch.targets)
+                    training.watched(loss, examples)
+                    optimizer.zero_grad(set_to_none=True)
+                    loss.backward()
+                    optimizer.step()
+                    seconds.append(time.perf_counter() - started)
+                progress.update()
+            accuracy, perplexity = token_scores(model, dataset.val, device)
+            progress.write(
+                f"epoch {epoch + 1} of {args.epochs}, {training.step} steps: validation token "
+                f"accuracy {accuracy:.2f}%, perplexity {perplexity:.2f}",
+                file=sys.stdout,
+            )
+            if accuracy > max((earlier for earlier, _ in validation), default=-1):
+                training.save_checkpoint(folder / "model")
+            validation.append((accuracy, perplexity))
+        training.save_checkpoint(checkpoint_path(folder, steps - 1))
+        progress.close()
 
+    accuracies, perplexities = map(list, zip(*validation, strict=True))
     results = {
         "val_acc": accuracies,
         "val_perplexity": perplexities,
@@ -155,6 +154,38 @@ def main(argv=None) -> None:
         f"{results['seconds_per_step'] * 1e3:.0f} ms per step, peak memory "
         f"{results['peak_memory_mb']:.0f} MB"
     )
+
+
+def main(argv=None) -> None:
+    args = parse_args(argv)
+    set_seed(args.seed)
+    device = choose_device(args.device, args.threads)
+
+    config = read_config(args.config, CONFIG_KEYS)
+    dataset = load_dataset(args.dataset)
+    for split, dropped in dataset.dropped.items():
+        if dropped:
+            print(f"note: {dropped} {split} pair(s) with an empty side are left out")
+
+    model = AttentionTranslator(dataset.vocab, config, args.uniform).to(device)
+
+    steps = args.epochs * -(-len(dataset.train) // config["batch_size"])
+    saves = steps_to_save(steps, args.save_every, args.custom_saves)
+    settings = {
+        "dataset": args.dataset,
+        "data": dataset.checksum,
+        "seed": args.seed,
+        "uniform": args.uniform,
+        "config": config,
+        "epochs": args.epochs,
+        "saves": saves,
+    }
+    folder = run_folder(args.dataset, config, args.seed, args.uniform)
+    with locked(folder):
+        if not begin_run(folder, settings, args.overwrite):
+            print(f"{folder} is finished already; --overwrite trains it anew")
+            return
+        train(model, dataset, args, settings, folder, device)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,267 @@
+"""Going on where a run was stopped: training states, and finished parts of an output.
+
+Both are files that :func:`keep` writes and :func:`kept` reads: plain containers and tensors, with
+the settings that they belong to. A training state is written every so many steps, and when the run
+is interrupted or terminated; it holds the model, the optimiser, the number of updates made and all
+random generators. The order of the data is not in it: it is a function of the seed and the step,
+so that a run that goes on draws it again.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import math
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from attention_dynamics.errors import InputError, Terminated, WorkError
+from attention_dynamics.files import whole_file
+from attention_dynamics.runs import differences, read_tensors, save_checkpoint
+from attention_dynamics.seeding import generator_states, set_generator_states
+
+# The version of what the files hold.
+FORMAT = 1
+
+# Writing states may take this share of a run's time: on a slow disk they are written less often.
+_SHARE = 0.02
+
+
+def keep(path: Path, settings: dict, content: object) -> None:
+    """Write ``content`` (plain containers, numbers, tensors) and its ``settings``, whole."""
+    buffer = io.BytesIO()  # torch would turn a full disk into a RuntimeError of its own
+    torch.save({"settings": _text_of(settings), "content": content}, buffer)
+    with whole_file(path) as stream:
+        stream.write(buffer.getbuffer())
+
+
+def kept(path: Path, settings: dict) -> object | None:
+    """What was kept at ``path``; None when there is nothing.
+
+    Raises InputError when the file is damaged (every byte is checked), or was kept with other
+    ``settings``, which are named.
+    """
+    if not path.exists():
+        return None
+    damaged = "is damaged: remove it, and what it was kept for is made again"
+    file = read_tensors(path, "file", damaged)
+    try:
+        earlier, content = json.loads(file["settings"]), file["content"]
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"file {path} {damaged}") from None
+    if what := differences(earlier, json.loads(_text_of(settings))):
+        raise InputError(
+            f"{path} belongs to an unfinished run of other settings ({what}); --overwrite replaces "
+            "it"
+        )
+    return content
+
+
+def _text_of(settings: dict) -> str:
+    return json.dumps({"format": FORMAT, **settings}, sort_keys=True)
+
+
+class Parts:
+    """What is finished of an output, kept in a folder beside it until the output is whole.
+
+    A part is found by its settings: parts of other ones are never used.
+    """
+
+    def __init__(self, out: Path):
+        """The parts of the output ``out``, in {out without suffix}.parts/."""
+        self.folder = out.with_suffix(".parts")
+
+    def path(self, settings: dict) -> Path:
+        """Where the part with these settings is kept."""
+        return self.folder / hashlib.sha256(_text_of(settings).encode()).hexdigest()[:20]
+
+    def get(self, settings: dict) -> object | None:
+        """The part with these settings; None when it is not finished."""
+        return kept(self.path(settings), settings)
+
+    def state_path(self, settings: dict) -> Path:
+        """Where the training state of the part with these settings is kept until it is finished."""
+        return self.path(settings).with_suffix(".state")
+
+    def put(self, settings: dict, content: object) -> None:
+        """Keep a finished part."""
+        keep(self.path(settings), settings, content)
+        self.state_path(settings).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove all parts: the output is whole, or is to be made anew."""
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+
+class Training:
+    """Updates of a model that can be stopped at any time, and go on in another process::
+
+        with Training(path, settings, model, optimizer, every) as training:
+            for step in range(training.step, steps):
+                with training.update():
+                    loss = training.watched(loss_of(model, batch), examples)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+
+    On SIGINT and SIGTERM the update that is under way is finished, and the state written. A loss or
+    weights that are not finite end the run with a WorkError, and replace no earlier state.
+
+    Attributes:
+        step: updates made, those of earlier processes included.
+        notes: what the caller has noted of the run (plain containers, numbers, tensors); it is part
+            of the state, so that a change of it must be one assignment or one append.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        settings: dict,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        every: int,
+        notes: dict | None = None,
+    ):
+        """Nothing is read or changed before ``with``.
+
+        Args:
+            path: where the state is kept; None for no state.
+            settings: what decides the weights; a state of other settings is refused.
+            model, optimizer: what is trained, on their device.
+            every: steps between states, when time allows.
+            notes: at the start of the run.
+        """
+        self.path, self.settings, self.every = path, settings, every
+        self.model, self.optimizer = model, optimizer
+        self.step, self.notes = 0, notes or {}
+        self.checkpoint: str | None = None  # the last one that was written
+        self._losses: list[tuple] = []  # (step, loss, examples), not looked at yet
+        self._examples = None
+        self._kept_step: int | None = None
+        self._next_time = 0.0
+        self._updating = False
+        self._signal: int | None = None
+
+    def __enter__(self) -> "Training":
+        if self.path is not None and (state := kept(self.path, self.settings)) is not None:
+            self._restore(state)
+            print(f"{self.path}: goes on after {self.step} steps", flush=True)
+        self._handlers = {}
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._handlers[number] = signal.signal(number, self._stop)
+        return self
+
+    def __exit__(self, kind, error, traceback) -> None:
+        try:
+            stopped = kind is not None and issubclass(kind, (KeyboardInterrupt, Terminated))
+            if stopped and not self._updating and self._kept_step != self.step:
+                self._keep()
+        finally:
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, frame) -> None:
+        if self._updating and self._signal is None:
+            self._signal = number  # the update is finished first; a second signal ends it at once
+            return
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def update(self) -> Iterator[None]:
+        """The block is one update: forward, backward, step."""
+        self._updating = True
+        yield
+        self.step += 1
+        self._updating = False
+        if self._signal is not None:
+            self._stop(self._signal, None)
+        if self.step % self.every == 0:
+            self._check_losses()
+            if time.perf_counter() >= self._next_time:
+                self._keep()
+
+    def watched(self, loss: torch.Tensor, examples: np.ndarray | None = None) -> torch.Tensor:
+        """``loss`` (), which must be finite: looked at now on the CPU, else before the next state.
+
+        Args:
+            loss: of the batch; or anything that is not finite when the loss is not.
+            examples: numbers of the examples in the batch, to be named.
+        """
+        self._examples = examples
+        self._losses.append((self.step, loss.detach(), examples))
+        if loss.device.type == "cpu":
+            self._check_losses()
+        return loss
+
+    def save_checkpoint(self, path: Path) -> None:
+        """Write a checkpoint of the model, unless it is not finite."""
+        self._check_losses()
+        self._check_weights()
+        save_checkpoint(path, self.model)
+        self.checkpoint = str(path)
+
+    def _check_losses(self) -> None:
+        losses, self._losses = self._losses, []
+        for step, loss, examples in losses:
+            if not math.isfinite(value := float(loss)):
+                raise self._diverged(f"the loss of step {step} is {value}", examples)
+
+    def _check_weights(self) -> None:
+        # A sum of finite weights is finite, and ten times as fast as looking at each.
+        weights = (w for w in self.model.state_dict().values() if w.is_floating_point())
+        if not all(bool(weight.sum().isfinite()) for weight in weights):
+            raise self._diverged(
+                f"the weights are not finite after the update of step {self.step - 1}",
+                self._examples,
+            )
+
+    def _diverged(self, what: str, examples: np.ndarray | None) -> WorkError:
+        of = ""
+        if examples is not None:
+            of = f" (training examples {', '.join(map(str, examples))})"
+        last = "no checkpoint has been written"
+        if self.checkpoint is not None:
+            last = f"the last good checkpoint is {self.checkpoint}"
+        return WorkError(f"{what}{of}: training has diverged; {last}")
+
+    def _keep(self) -> None:
+        if self.path is None:
+            return
+        self._check_losses()
+        self._check_weights()
+        begun = time.perf_counter()
+        state = {
+            "step": self.step,
+            "notes": self.notes,
+            "checkpoint": self.checkpoint,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "generators": generator_states(),
+        }
+        keep(self.path, self.settings, state)
+        ended = time.perf_counter()
+        self._kept_step = self.step
+        self._next_time = ended + (ended - begun) / _SHARE
+
+    def _restore(self, state: dict) -> None:
+        try:
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            set_generator_states(state["generators"])
+            self.step, self.notes = state["step"], state["notes"]
+            self.checkpoint = state["checkpoint"]
+        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError):
+            raise InputError(
+                f"{self.path} does not fit the model and the optimiser: remove it, and the run "
+                "starts over"
+            ) from None
+        self._kept_step = self.step
