@@ -251,6 +251,9 @@ def check_options(parser: _Parser, options: Options) -> None:
     epochs = options.trainer.num_train_epochs
     if options.trainer.do_train and options.trainer.max_steps < 1 and not epochs > 0:
         parser.error(f"--num_train_epochs must be above 0, not {epochs}")
+    rate = options.trainer.learning_rate
+    if not 0 <= rate < float("inf"):
+        parser.error(f"--learning_rate must be a number from 0, not {rate}")
     if papa.static_heads_num < 0:
         parser.error(f"--static_heads_num must be at least 0, not {papa.static_heads_num}")
     if papa.sort_calculating and papa.static_heads_num:
@@ -268,6 +271,11 @@ def check_options(parser: _Parser, options: Options) -> None:
         parser.error(
             "--cache_encoder_states needs --grad_for_classifier_only and "
             "--use_freeze_extract_pooler: only then nothing but a head on the states is trained"
+        )
+    if papa.cache_encoder_states and options.trainer.train_sampling_strategy != "random":
+        parser.error(
+            f"--train_sampling_strategy {options.trainer.train_sampling_strategy} knows no lengths "
+            "of cached states: leave it out"
         )
 
 

@@ -340,7 +340,15 @@ def train_and_evaluate(
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"the options do not fit this model or machine: {reason}") from None
     if args.do_train:
-        result = trainer.train(resume_from_checkpoint=checkpoint_to_resume(args))
+        try:
+            result = trainer.train(resume_from_checkpoint=checkpoint_to_resume(args))
+        except ImportError as error:  # of an optimiser
+            raise InputError(f"the options need a package: {error}") from None
+        except KeyError as error:
+            if "metric_for_best_model" not in str(error):
+                raise
+            name = args.metric_for_best_model
+            raise InputError(f"--metric_for_best_model {name} is no score of this task") from None
         if args.save_strategy != "no" and trainer.is_world_process_zero():
             model.save_pretrained(args.output_dir)
             encoder.tokenizer.save_pretrained(args.output_dir)
