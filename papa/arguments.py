@@ -9,6 +9,7 @@ from transformers.hf_argparser import HfArg
 from transformers.trainer_utils import IntervalStrategy
 
 from attention_dynamics.errors import one_line
+from attention_dynamics.seeding import LARGEST_SEED
 
 
 @dataclasses.dataclass
@@ -146,10 +147,11 @@ class PapaArguments:
         return [name for name in names if getattr(self, name)]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class TrainerArguments(TrainingArguments):
     """The Trainer's own options, with the spelling they had when the paper was published."""
 
+    output_dir: str = HfArg(help="where results, checkpoints and the model are written")
     eval_strategy: IntervalStrategy | str = dataclasses.field(
         default="no",
         metadata={
@@ -157,6 +159,16 @@ class TrainerArguments(TrainingArguments):
             "help": "when to evaluate: no, steps or epoch",
         },
     )
+
+    def __post_init__(self):
+        """Adapt the library's defaults to this machine."""
+        super().__post_init__()
+        on_cuda = self.device.type == "cuda"
+        self.dataloader_pin_memory = self.dataloader_pin_memory and on_cuda  # else it warns
+        # Several GPUs in one process would each get a part of the positions: use torchrun.
+        self._n_gpu = min(self.n_gpu, 1)
+        # Loss that is no number ends training; the library would log another one instead.
+        self.logging_nan_inf_filter = False
 
 
 @dataclasses.dataclass
@@ -190,7 +202,8 @@ def parse(description: str, kinds: tuple[type, ...], argv: list[str] | None) -> 
         names = [field.name for field in dataclasses.fields(kind) if field.init]
         try:
             parsed.append(kind(**{name: values[name] for name in names}))
-        except (ValueError, NotImplementedError) as error:  # of TrainingArguments
+        except (ValueError, NotImplementedError, ImportError, RuntimeError) as error:
+            # What TrainingArguments refuses, and devices and packages that are not there.
             parser.error(" ".join(str(error).split()))
     return parser, *parsed
 
@@ -235,6 +248,12 @@ def check_options(parser: _Parser, options: Options) -> None:
     if len(papa.freezing) > 1:
         parser.error(f"--{papa.freezing[0]} and --{papa.freezing[1]} exclude each other")
     check_counts(parser, *options)
+    epochs = options.trainer.num_train_epochs
+    if options.trainer.do_train and options.trainer.max_steps < 1 and not epochs > 0:
+        parser.error(f"--num_train_epochs must be above 0, not {epochs}")
+    rate = options.trainer.learning_rate
+    if not 0 <= rate < float("inf"):
+        parser.error(f"--learning_rate must be a number from 0, not {rate}")
     if papa.static_heads_num < 0:
         parser.error(f"--static_heads_num must be at least 0, not {papa.static_heads_num}")
     if papa.sort_calculating and papa.static_heads_num:
@@ -253,10 +272,16 @@ def check_options(parser: _Parser, options: Options) -> None:
             "--cache_encoder_states needs --grad_for_classifier_only and "
             "--use_freeze_extract_pooler: only then nothing but a head on the states is trained"
         )
+    if papa.cache_encoder_states and options.trainer.train_sampling_strategy != "random":
+        parser.error(
+            f"--train_sampling_strategy {options.trainer.train_sampling_strategy} knows no lengths "
+            "of cached states: leave it out"
+        )
 
 
 def check_counts(parser: _Parser, *parsed) -> None:
-    """End with one line and exit code 2 on a count of examples or positions below 1."""
+    """End with one line and exit code 2 on a count of examples or positions below 1, or a seed that
+    no generator takes."""
     counts = (
         "max_seq_length", "max_train_samples", "max_eval_samples", "max_predict_samples",
         "per_device_train_batch_size", "per_device_eval_batch_size",
@@ -266,3 +291,6 @@ def check_counts(parser: _Parser, *parsed) -> None:
             value = getattr(options, name, None)
             if value is not None and value < 1:
                 parser.error(f"--{name} must be at least 1, not {value}")
+        seed = getattr(options, "seed", 0)
+        if not 0 <= seed <= LARGEST_SEED:
+            parser.error(f"--seed must be from 0 to {LARGEST_SEED}, not {seed}")

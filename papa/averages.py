@@ -11,9 +11,11 @@ from models import RecordedHeads, install
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
-from training import checksum, made_of
+from training import checksum, differences, made_of
 
 from attention_dynamics.devices import choose_device
+from attention_dynamics.errors import InputError
+from attention_dynamics.files import check_writable
 
 
 @torch.no_grad()
@@ -59,13 +61,22 @@ def make_constants(
     layout: LayoutArguments,
     args: AveragesArguments,
 ) -> None:
-    """Average the attention over ``dataset`` and write the constants, unless they are there."""
+    """Average the attention over ``dataset`` and write the constants, unless they are there.
+
+    Raises InputError for a folder that cannot be written to, or holds constants of something else.
+    """
     folder = Path(args.output_dir)
+    check_writable(folder / AVERAGES, Path(encoder.source))
     of = {**made_of(encoder, data, layout), "data": checksum([dataset])}
-    finished = (folder / AVERAGES).exists() and not data.overwrite_output
-    if finished and read_about(folder) == of:
-        print(f"{folder} is up to date; --overwrite makes it anew")
-        return
+    if (folder / AVERAGES).exists() and not data.overwrite_output:
+        earlier = read_about(folder)
+        if earlier == of:
+            print(f"{folder} is up to date; --overwrite makes it anew")
+            return
+        raise InputError(
+            f"{folder} holds other constants ({differences(earlier or {}, of)}): --overwrite "
+            "replaces them, or name another --output_dir"
+        )
     device = choose_device(args.device, torch.get_num_threads())
     collator = Collator(encoder.tokenizer.pad_token_id, layout.drop_unused_positions)
     loader = DataLoader(dataset, batch_size=args.per_device_train_batch_size, collate_fn=collator)

@@ -30,6 +30,7 @@ def averages_of(sums: Tensor, patterns: Tensor) -> Tensor:
 
 def write_averages(folder: Path, sums: Tensor, patterns: Tensor, made_of: dict) -> None:
     """Write SUMS, PATTERNS and, last, AVERAGES (float32), and what they were made of."""
+    (folder / AVERAGES).unlink(missing_ok=True)  # those there were are not of this record
     write_about(folder, made_of)
     files = {SUMS: sums, PATTERNS: patterns, AVERAGES: averages_of(sums, patterns)}
     for name, tensor in files.items():
@@ -41,6 +42,7 @@ def write_order(folder: Path, lambdas: Tensor, made_of: dict) -> None:
     """Write LAMBDAS (layer, head) and, last, ORDER by rising λ: the most replaceable head first."""
     heads = lambdas.shape[1]
     order = lambdas.flatten().argsort(stable=True).tolist()
+    (folder / ORDER).unlink(missing_ok=True)  # the one there was is not of this record
     write_about(folder, made_of)
     with whole_file(folder / LAMBDAS) as stream:
         np.save(stream, lambdas.cpu().numpy())

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import transformers
 from arguments import ModelArguments
-from models import PapaModel, stock_class
+from models import PapaModel, attentions, stock_class
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -59,10 +59,16 @@ class Encoder:
 
 
 def open_encoder(args: ModelArguments) -> Encoder:
-    """The pretrained encoder; InputError when there is no such model, or it is no encoder."""
+    """The pretrained encoder.
+
+    Raises InputError when there is no such model, or it is no encoder with all its weights whose
+    attention can be replaced.
+    """
     name = args.model_name_or_path
     source, options = minilm_folder() if name == MINILM else name, {}
     if not Path(source).is_dir():
+        if source.startswith((".", "/", "~")) or source.count("/") > 1:
+            raise InputError(f"the model's folder {source} does not exist")
         hub.use_cache_without_network()
         options = {"cache_dir": args.cache_dir, "revision": args.model_revision}
     with reading(name):
@@ -70,18 +76,51 @@ def open_encoder(args: ModelArguments) -> Encoder:
     for attribute in ("num_hidden_layers", "num_attention_heads", "hidden_size"):
         if not isinstance(getattr(config, attribute, None), int):
             raise InputError(f"{name} is no encoder of words: its configuration has no {attribute}")
+    if hasattr(config, "papa"):
+        raise InputError(
+            f"{name} is a model of these scripts, for PapaModel.from_pretrained: give the encoder "
+            "that it was made of"
+        )
     with reading(name):
         # RoBERTa's tokenizer is made for words that were split off a text.
         tokenizer = AutoTokenizer.from_pretrained(
             args.tokenizer_name or source, use_fast=True, add_prefix_space=True, **options
         )
-        base = AutoModel.from_pretrained(
-            source, config=config, attn_implementation="eager", **options
+        base, report = AutoModel.from_pretrained(
+            source,
+            config=config,
+            attn_implementation="eager",
+            output_loading_info=True,
+            **options,
+        )
+    attentions(base)  # refuse what cannot work before anything else fails
+    if lost := sorted(key for key in report["missing_keys"] if not key.startswith("pooler.")):
+        raise InputError(
+            f"{name} lacks {len(lost)} weights of the encoder ({', '.join(lost[:2])}, ...): it is "
+            "of another family than its config.json says, or incomplete"
         )
     if hasattr(base, "pooler"):
         base.pooler = None  # a part of the library's head, and often not pretrained
+    fit(tokenizer, base)
     checksum = fingerprint(base)
     return Encoder(name, str(source), config, tokenizer, base, checksum, options)
+
+
+def fit(tokenizer: PreTrainedTokenizerBase, base: PreTrainedModel) -> None:
+    """Let a tokenizer give what the encoder can take: its positions, and its token types.
+
+    Raises InputError for a tokenizer without padding.
+    """
+    if tokenizer.pad_token_id is None:
+        raise InputError("the tokenizer of this model has no padding token: name one that has")
+    places = getattr(base.embeddings, "position_embeddings", None)
+    if places is not None:
+        # RoBERTa counts from behind its padding index.
+        counts = hasattr(base.embeddings, "create_position_ids_from_input_ids")
+        most = places.num_embeddings - (base.embeddings.padding_idx + 1 if counts else 0)
+        tokenizer.model_max_length = min(tokenizer.model_max_length, most)
+    if getattr(base.config, "type_vocab_size", 0) < 2:
+        tokenizer.model_input_names = ["input_ids", "attention_mask"]
 
 
 def load_model(encoder: Encoder, labels: Sequence[str], settings: dict) -> PapaModel:

@@ -567,6 +567,7 @@ class PapaModel(PreTrainedModel):
     config_class = PreTrainedConfig
     base_model_prefix = "stock"
     main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
 
     def __init__(self, config: PreTrainedConfig, stock: PreTrainedModel | None = None):
         """The model of ``config``; ``stock`` is the pretrained one to take over, if there is one.

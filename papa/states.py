@@ -7,6 +7,7 @@ it runs once, in evaluation mode; then only the head is trained, on states read 
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -107,16 +108,13 @@ def cached(model: PapaModel, examples: Sequence[dict], collator, folder: Path, b
     wanted = {"shape": shape, "dtype": "float32"}
     if about.exists():
         size = 4 * int(np.prod(shape))
-        if read_json(about, "record of states") != wanted or path.stat().st_size != size:
+        is_whole = path.is_file() and path.stat().st_size == size
+        if read_json(about, "record of states") != wanted or not is_whole:
             raise InputError(f"{folder} is damaged: remove it, and the states are computed anew")
     else:
         print(f"encoder states: {4 * np.prod(shape) / 1e9:.2f} GB in {folder}")
         with whole_file(path) as stream:
-            stream.truncate(4 * int(np.prod(shape)))
-            if shape[0]:
-                values = np.memmap(stream, dtype=np.float32, mode="r+", shape=tuple(shape))
-                encode(model, examples, collator, lengths, offsets, values, bar)
-                values.flush()
+            encode(model, examples, collator, lengths, offsets, stream, bar)
         write_json(about, wanted)
     # "c": nothing is written to the file, and torch takes an array only if it may write.
     values = np.memmap(path, dtype=np.float32, mode="c", shape=tuple(shape))
@@ -124,8 +122,11 @@ def cached(model: PapaModel, examples: Sequence[dict], collator, folder: Path, b
 
 
 @torch.no_grad()
-def encode(model, examples, collator, lengths, offsets, values, bar: bool) -> None:
-    """Fill ``values`` (see :class:`States`) with the states of all examples."""
+def encode(model, examples, collator, lengths, offsets, stream: BinaryIO, bar: bool) -> None:
+    """Write the states of all examples (see :class:`States`) to ``stream``.
+
+    Not through a memory map: there a full disk would kill the process without a word.
+    """
     training = model.training
     model.eval()
     order = np.argsort(-lengths, kind="stable")  # the largest batch first: memory fails early
@@ -137,7 +138,9 @@ def encode(model, examples, collator, lengths, offsets, values, bar: bool) -> No
         states = torch.stack(model.states(**batch), dim=2).cpu().numpy()
         mask = batch["attention_mask"].bool().cpu().numpy()
         for row, number in enumerate(numbers):
-            values[offsets[number] : offsets[number + 1]] = states[row, mask[row]]
+            values = states[row, mask[row]]
+            stream.seek(int(offsets[number]) * 4 * values[0].size)
+            stream.write(values.astype(np.float32, copy=False).tobytes())
     model.train(training)
 
 

@@ -4,28 +4,42 @@ With ``--sort_calculating`` the order of heads is learnt (Step 2); else the firs
 are constant, and the head of the task is trained and evaluated (Step 3).
 """
 
+import functools
 import hashlib
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from arguments import DataArguments, LayoutArguments, Options
-from constants import AVERAGES, ORDER, averages_for, order_for, static_heads, write_order
+from arguments import DataArguments, LayoutArguments, Options, TrainerArguments
+from constants import (
+    AVERAGES,
+    LAMBDAS,
+    ORDER,
+    about_path,
+    averages_for,
+    order_for,
+    static_heads,
+    write_order,
+)
 from data import Collator
 from encoders import Encoder, load_model
 from models import PapaModel
 from states import HeadOnly, cached, collate
+from torch import Tensor
 from torch.utils.data import Dataset
-from transformers import Trainer
+from transformers import EvalPrediction, Trainer
 from transformers.trainer_utils import PredictionOutput
 
 from attention_dynamics.errors import InputError, WorkError
-from attention_dynamics.files import read_json, sha256, write_json
+from attention_dynamics.files import check_writable, read_json, sha256, write_json
 from attention_dynamics.runs import provenance
 
 # What a run leaves in its folder, beside RECORD, which is written last.
 RESULTS = ("all_results.json", "eval_results.json", "train_results.json", "trainer_state.json")
+MODEL = ("config.json", "model*.safetensors*", "tokenizer*", "special_tokens_map.json")
 RECORD = "run.json"
+UNFINISHED = "unfinished.json"  # the record while the run goes on: its checkpoints are of it
 
 Metrics = Callable[[np.ndarray, np.ndarray], dict[str, float]]
 
@@ -55,7 +69,7 @@ def run(
     args, folder = options.trainer, Path(options.trainer.output_dir)
     record = run_record(task, encoder, datasets, options)
     with args.main_process_first(local=False):
-        if not begin(folder, record, options.data.overwrite_output):
+        if not begin(folder, record, options, Path(encoder.source)):
             return
     model = make_model(kind, labels, encoder, options)
     predicted = train_and_evaluate(model, encoder, datasets, metrics, options)
@@ -65,6 +79,7 @@ def run(
             of = made_of(encoder, options.data, options.layout)
             write_order(folder, model.lambdas.cpu(), of)
         write_json(folder / RECORD, {**record, **provenance()})
+        (folder / UNFINISHED).unlink()
 
 
 def made_of(encoder: Encoder, data: DataArguments, layout: LayoutArguments) -> dict:
@@ -110,31 +125,112 @@ def make_model(kind: str, labels: Sequence[str], encoder: Encoder, options: Opti
     return model
 
 
-def begin(folder: Path, record: dict, overwrite: bool) -> bool:
-    """Whether there is something to do: False when this very run is finished in ``folder``.
+def begin(folder: Path, record: dict, options: Options, source: Path) -> bool:
+    """Prepare ``folder`` for a run; False when this very run is finished there.
 
-    The results of another run are moved to a folder of their own, named by its constant heads and
-    seed: the published loop over numbers of heads names one folder for all of them.
+    What a finished run of other settings has left is moved to a folder of its own, named by its
+    constant heads and seed: the published loop over numbers of heads names one folder for them all.
+
+    Args:
+        folder: --output_dir.
+        record: of the run, as :func:`run_record` makes it.
+        options: of the command line.
+        source: the model's folder, which is not to be written to.
+
+    Raises InputError for a folder that cannot be written to, a damaged record, and checkpoints of
+    an unfinished run of other settings.
     """
-    path = folder / RECORD
-    if not path.exists():
-        return True
-    earlier = read_json(path, "run record")
-    if not isinstance(earlier, dict) or not isinstance(earlier.get("settings"), dict):
-        raise InputError(f"{path} is no run record: remove it, or name another --output_dir")
-    if earlier["settings"] == record["settings"]:
-        if not overwrite:
-            print(f"{folder} is up to date; --overwrite makes it anew")
-            return False
-        path.unlink()
-        return True
-    kept = folder / f"heads{earlier['static_heads_num']}_seed{earlier['seed']}"
-    kept.mkdir(exist_ok=True)
-    for name in (*RESULTS, RECORD):
-        if (folder / name).exists():
-            (folder / name).replace(kept / name)
-    print(f"note: the results of another run in {folder} are in {kept} now")
+    check_writable(folder / RECORD, source)
+    overwrite, settings = options.data.overwrite_output, record["settings"]
+    for path in sorted([folder / RECORD, *folder.glob(f"heads*_seed*/{RECORD}")]):
+        if path.exists() and read_record(path)["settings"] == settings:
+            if not overwrite:
+                print(f"{path.parent} is up to date; --overwrite makes it anew")
+                return False
+            remove_run(path.parent)
+    if (folder / RECORD).exists():
+        earlier = read_record(folder / RECORD)
+        name = f"heads{earlier['static_heads_num']}_seed{earlier['seed']}"
+        kept, number = folder / name, 1
+        while kept.exists():
+            number += 1
+            kept = folder / f"{name}_{number}"
+        kept.mkdir()
+        # An order stays where --sorting_heads_dir finds it, unless this run writes another.
+        for path in left_by_run(folder, with_order=options.papa.sort_calculating):
+            path.replace(kept / path.name)
+        print(f"note: the results of another run in {folder} are in {kept} now")
+    elif overwrite:
+        remove_run(folder)
+    elif checkpoint_of(folder) and not options.trainer.resume_from_checkpoint:
+        earlier = read_record(folder / UNFINISHED)["settings"]
+        if earlier != settings:
+            raise InputError(
+                f"{folder} holds checkpoints of an unfinished run of other settings "
+                f"({differences(earlier, settings)}): --overwrite removes them"
+            )
+    write_json(folder / UNFINISHED, record)
     return True
+
+
+def left_by_run(folder: Path, with_order: bool) -> list[Path]:
+    """What a run has left in its folder: results, predictions, checkpoints and the model."""
+    patterns = [*RESULTS, RECORD, UNFINISHED, "predict*.txt", "checkpoint-*", *MODEL]
+    if with_order:
+        patterns += [LAMBDAS, ORDER, about_path(folder).name]
+    return [path for pattern in patterns for path in folder.glob(pattern)]
+
+
+def remove_run(folder: Path) -> None:
+    """Remove what a run has left in its folder, its record first."""
+    (folder / RECORD).unlink(missing_ok=True)
+    for path in left_by_run(folder, with_order=False):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def read_record(path: Path) -> dict:
+    """The record of a run; else InputError."""
+    record = read_json(path, "run record")
+    numbers = ("static_heads_num", "seed")
+    if (
+        not isinstance(record, dict)
+        or not isinstance(record.get("settings"), dict)
+        or not all(type(record.get(number)) is int for number in numbers)
+    ):
+        raise InputError(f"{path} is no run record: remove it, or name another --output_dir")
+    return record
+
+
+def differences(old: dict, new: dict) -> str:
+    """The first of the keys whose values differ, and both values."""
+    key = next(key for key in new if old.get(key) != new[key])
+    return f"{key} was {old.get(key)}, is {new[key]}"
+
+
+def checkpoint_of(folder: Path) -> Path | None:
+    """The last complete checkpoint of the Trainer in a folder; None when there is none."""
+    complete = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
+    return max(complete, key=lambda path: int(path.name.split("-")[1]), default=None)
+
+
+def checkpoint_to_resume(args: TrainerArguments) -> str | None:
+    """The checkpoint that --resume_from_checkpoint names, or the last one in --output_dir.
+
+    A path or ``true``, the last one, which an unfinished run goes on from by itself; ``false``
+    begins anew. Raises InputError when it is not there or not complete.
+    """
+    wanted = str(args.resume_from_checkpoint or "true").lower()
+    if wanted == "false":
+        return None
+    if wanted == "true":
+        last = checkpoint_of(Path(args.output_dir))
+        return None if last is None else str(last)
+    if not (Path(args.resume_from_checkpoint) / "trainer_state.json").is_file():
+        raise InputError(
+            f"--resume_from_checkpoint {args.resume_from_checkpoint} is no complete checkpoint: it "
+            "has no trainer_state.json"
+        )
+    return args.resume_from_checkpoint
 
 
 def run_record(task: str, encoder: Encoder, datasets: dict[str, Dataset], options: Options) -> dict:
@@ -160,14 +256,18 @@ def run_record(task: str, encoder: Encoder, datasets: dict[str, Dataset], option
     folders = ("static_heads_dir", "sorting_heads_dir")  # their contents are in the checksums
     chosen = {**vars(papa), **vars(options.layout)}
     trained = (
-        "num_train_epochs", "max_steps", "learning_rate", "lr_scheduler_type", "weight_decay",
-        "warmup_steps", "per_device_train_batch_size", "gradient_accumulation_steps", "bf16",
-        "fp16", "eval_strategy", "do_train", "do_eval", "do_predict", "world_size",
+        "num_train_epochs", "max_steps", "learning_rate", "lr_scheduler_type",
+        "lr_scheduler_kwargs", "warmup_steps", "weight_decay", "optim", "optim_args",
+        "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "label_smoothing_factor",
+        "data_seed", "train_sampling_strategy", "per_device_train_batch_size",
+        "gradient_accumulation_steps", "dataloader_drop_last", "bf16", "fp16", "eval_strategy",
+        "load_best_model_at_end", "do_train", "do_eval", "do_predict", "world_size",
     )  # fmt: skip
+    trainer = {key: getattr(args, key) for key in trained}
     settings = {
         **described,
         **{key: value for key, value in chosen.items() if key not in folders},
-        **{key: str(getattr(args, key)) for key in trained},
+        **{key: str(getattr(value, "value", value)) for key, value in trainer.items()},
     }
     return {**described, "settings": settings}
 
@@ -180,6 +280,28 @@ def checksum(datasets) -> str:
             for name in sorted(example):
                 digest.update(name.encode() + np.asarray(example[name]).tobytes())
     return digest.hexdigest()
+
+
+class FiniteTrainer(Trainer):
+    """The library's, but it stops on a loss that is no number, instead of training on."""
+
+    def training_step(self, *args, **kwargs) -> Tensor:
+        """The loss of a step, whose gradients are computed; WorkError when it is no number."""
+        loss = super().training_step(*args, **kwargs)
+        if not loss.isfinite():
+            last = checkpoint_of(Path(self.args.output_dir))
+            raise WorkError(
+                f"the loss of step {self.state.global_step + 1} is {loss.item()}: lower "
+                f"--learning_rate, or train without --fp16 (last checkpoint: {last or 'none'})"
+            )
+        return loss
+
+
+def finite_metrics(metrics: Metrics, prediction: EvalPrediction) -> dict[str, float]:
+    """``metrics`` of what is predicted; WorkError when that is no number."""
+    if not np.isfinite(prediction.predictions).all():
+        raise WorkError("the model predicts what is no number: lower --learning_rate")
+    return metrics(prediction.predictions, prediction.label_ids)
 
 
 def train_and_evaluate(
@@ -205,21 +327,28 @@ def train_and_evaluate(
             }
         trained, collator = HeadOnly(model.head), collate
     validation = {name: split for name, split in datasets.items() if name.startswith("validation")}
-    trainer = Trainer(
-        model=trained,
-        args=args,
-        train_dataset=datasets.get("train"),
-        eval_dataset=next(iter(validation.values()), None),
-        data_collator=collator,
-        compute_metrics=lambda prediction: metrics(prediction.predictions, prediction.label_ids),
-    )
+    try:
+        trainer = FiniteTrainer(
+            model=trained,
+            args=args,
+            train_dataset=datasets.get("train"),
+            eval_dataset=next(iter(validation.values()), None),
+            data_collator=collator,
+            compute_metrics=functools.partial(finite_metrics, metrics),
+        )
+    except (ValueError, ImportError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(f"the options do not fit this model or machine: {reason}") from None
     if args.do_train:
-        result = trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
-        if not np.isfinite(result.training_loss):
-            raise WorkError(
-                f"the training loss is {result.training_loss} after {trainer.state.global_step} "
-                "steps: lower --learning_rate, or train without --fp16"
-            )
+        try:
+            result = trainer.train(resume_from_checkpoint=checkpoint_to_resume(args))
+        except ImportError as error:  # of an optimiser
+            raise InputError(f"the options need a package: {error}") from None
+        except KeyError as error:
+            if "metric_for_best_model" not in str(error):
+                raise
+            name = args.metric_for_best_model
+            raise InputError(f"--metric_for_best_model {name} is no score of this task") from None
         if args.save_strategy != "no" and trainer.is_world_process_zero():
             model.save_pretrained(args.output_dir)
             encoder.tokenizer.save_pretrained(args.output_dir)
@@ -227,9 +356,18 @@ def train_and_evaluate(
     if args.do_eval:
         scores = {}
         for name, examples in validation.items():
-            prefix = "eval_mm" if name.endswith("mismatched") else "eval"
-            scores |= trainer.evaluate(examples, metric_key_prefix=prefix)
-            scores[f"{prefix}_samples"] = len(examples)
+            # Under a name of its own in the log; eval_accuracy_mm, as GLUE scripts call it, here.
+            mismatched = name.endswith("mismatched")
+            prefix = "eval_mm" if mismatched else "eval"
+            found = trainer.evaluate(examples, metric_key_prefix=prefix)
+            found[f"{prefix}_samples"] = len(examples)
+            if mismatched:
+                found = {
+                    f"eval_{key.removeprefix('eval_mm_')}_mm": value
+                    for key, value in found.items()
+                    if key.startswith(prefix)
+                }
+            scores |= found
         report(trainer, "eval", scores)
     predicted = {
         name: trainer.predict(examples, metric_key_prefix="predict")
