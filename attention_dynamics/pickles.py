@@ -39,6 +39,8 @@ class _Array(np.ndarray):
     __slots__ = ()
 
     def __setstate__(self, state: tuple) -> None:
+        if self.size:
+            raise pickle.UnpicklingError("an array whose content changes")  # others may share it
         version, shape, dtype, *rest = state
         super().__setstate__((version, shape, dtype.real, *rest))
 
@@ -52,7 +54,9 @@ def _new_array(kind: object, shape: tuple, code: object) -> _Array:
     return _Array((0,), np.int8)
 
 
-def _array(content: bytes, dtype: _Dtype, shape: tuple, order: str) -> np.ndarray:
+def _array(content: bytes | bytearray, dtype: _Dtype, shape: tuple, order: str) -> np.ndarray:
+    if not isinstance(content, bytes | bytearray):
+        raise pickle.UnpicklingError("an array in another one")
     return np.frombuffer(content, dtype.real).reshape(shape, order=order)
 
 

@@ -80,6 +80,13 @@ RECORDS = (
     b"\x80\x04" + NEW_ARRAY + b"(K\x01K\x01\x85" + FLOAT + b"(K\x03X\x01\0\0\0<(" + FLOAT
     + b"(J\0\0\0\x40ttNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tbI00\nC\x08AAAAAAAAtb."
 )  # fmt: skip
+FILLED = b"(K\x01K\x01\x85" + FLOAT + b"I00\nC\x08AAAAAAAAtb"
+# The second content would free the first one, which something else may hold on to.
+TWICE = b"\x80\x04" + NEW_ARRAY + FILLED + FILLED + b"."
+VIEW = (
+    b"\x80\x05cnumpy._core.numeric\n_frombuffer\n(" + NEW_ARRAY + FILLED + FLOAT
+    + b"K\x01\x85X\x01\0\0\0CtR."
+)  # fmt: skip
 ARRAY_OF_NOTHING = asks_for("numpy", "ndarray", b"(J\0\0\0\x40J\0\0\0\x40t")
 UNFILLED = asks_for(
     "numpy._core.multiarray", "_reconstruct", b"cnumpy\nndarray\n(J\0\0\0\x40J\0\0\0\x40tC\x01b"
@@ -104,6 +111,8 @@ PICKLES = {
     "forged type": (FORGED, "hold a ndarray, not the logs"),
     "type of records": (RECORDS, "an array of records, not of numbers or strings"),
     "an array of nothing": (ARRAY_OF_NOTHING, "an array without content"),
+    "an array filled twice": (TWICE, "an array whose content changes"),
+    "an array in an array": (VIEW, "an array in another one"),
     "an array not filled": (UNFILLED, "an array without content"),
     "zeros": (asks_for("builtins", "bytearray", b"J\0\0\0\x40"), "damaged or not a pickle"),
     "more zeros": (asks_for("builtins", "bytes", b"J\0\0\0\x40"), "damaged or not a pickle"),
