@@ -23,8 +23,8 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
 
     The lock is that of the system on a file beside ``path``, which ends with its process, however
     that ends; the file says who holds it. Where the file system has no locks, what the file says
-    decides: of a process of this host it is seen whether it still runs. What a killed owner had begun
-    to write is removed.
+    decides: of a process of this host it is seen whether it still runs. What a killed owner had
+    begun to write is removed.
 
     Raises WorkError that names host and process id of the owner when another process has it.
     """

@@ -200,25 +200,26 @@ class Victim:
         self.seconds = time.perf_counter() - begun
         self.result = result_of(folder / "whole")
 
-    def kill_until_done(self, rng: random.Random, most: int) -> int:
+    def kill_until_done(self, rng: random.Random, most: int, timed: float) -> int:
         """Start, kill, start again, ... to the end; how often it was killed.
 
-        Half of the kills come at a file event, half at a time; both are drawn. After ``most`` kills
-        it is left to finish. AssertionError when the result differs from that of the whole run.
+        A kill comes at a time with the probability ``timed``, else at a file event; both are drawn.
+        After ``most`` kills it is left to finish. AssertionError when the result differs from that
+        of the whole run.
         """
         folder = self.folder / "killed"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self.folder / "prepared", folder)
         kills = 0
         while kills < most:
-            if rng.random() < 0.5:
-                process = start(folder, self.case, rng.randrange(1, self.events + 1))
-                process.join(240)
-            else:
+            if rng.random() < timed:
                 process = start(folder, self.case)
                 process.join(rng.uniform(0, self.seconds))
                 process.kill()
                 process.join()
+            else:
+                process = start(folder, self.case, rng.randrange(1, self.events + 1))
+                process.join(240)
             assert process.exitcode in (0, -signal.SIGKILL), output_of(folder)
             if process.exitcode == 0:
                 break
