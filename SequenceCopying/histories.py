@@ -1,5 +1,6 @@
 """What runs leave behind: where it lies, whether it is whole, and how many of them learned."""
 
+import math
 import pickle
 from pathlib import Path
 
@@ -35,7 +36,9 @@ def load_histories(path: Path) -> list[History]:
         raise InputError(f"{path} does not exist; make it with seq2seq.py (see copying_runs.sh)")
     content = load_pickle(path, "histories")
     whole = isinstance(content, list) and all(
-        isinstance(history, list) and history and all(map(_is_entry, history))
+        isinstance(history, list)
+        and history
+        and all(is_evaluation(entry, MEASURES) for entry in history)
         for history in content
     )
     if not whole or not content:
@@ -45,8 +48,12 @@ def load_histories(path: Path) -> list[History]:
     return content
 
 
-def _is_entry(entry: object) -> bool:
-    return isinstance(entry, dict) and all(type(entry.get(name)) is float for name in MEASURES)
+def is_evaluation(entry: object, measures: tuple[str, ...]) -> bool:
+    """Whether ``entry`` has all ``measures``: a loss from 0 on, and accuracies from 0 to 1."""
+    return isinstance(entry, dict) and all(
+        type(value) is float and 0 <= value <= (math.inf if name == "loss" else 1)
+        for name, value in ((name, entry.get(name)) for name in measures)
+    )
 
 
 def steps_of(path: Path, history: History) -> list[int]:

@@ -43,7 +43,7 @@ from heads import (
     train_trial,
     verdict,
 )
-from histories import check_same, share_row, write_output
+from histories import check_same, is_evaluation, share_row, write_output
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from tqdm import tqdm
@@ -149,10 +149,7 @@ def kept_history(path: Path, content: object, longest: int, whole: bool) -> Hist
     if (
         isinstance(content, list)
         and (len(content) == longest or (not whole and 1 <= len(content) < longest))
-        and all(
-            isinstance(entry, dict) and all(type(entry.get(key)) is float for key in MEASURES)
-            for entry in content
-        )
+        and all(is_evaluation(entry, MEASURES) for entry in content)
     ):
         return [{key: entry[key] for key in MEASURES} for entry in content]
     raise InputError(f"{path} is damaged: remove it, and it is made again")
@@ -391,6 +388,8 @@ def main(argv=None) -> None:
     )
     path = Path(f"re_{args.num_heads}headcomb.pkl")
     check_writable(path, args.folder)
+    stem = Path(args.out_dir) / path.stem
+    check_writable(f"{stem}.svg")
     numbers = ("num_good", "num_bad", "num_random", "num_samples", "num_heads")
     described = {**asdict(settings), **{name: getattr(args, name) for name in numbers}}
     with locked(path), locked(args.folder):
@@ -402,7 +401,7 @@ def main(argv=None) -> None:
             histories = train_all(args, settings, device, path, described)
     rows = curve_rows(histories)
     for figure in write_figure(
-        Path(args.out_dir) / path.stem,
+        stem,
         lambda: draw_curves(args.num_heads, rows),
         rows,
         "Good and bad heads",

@@ -25,6 +25,7 @@ from training import LEARNED, History, Settings
 
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.figures import write_figure
+from attention_dynamics.files import check_writable
 from attention_dynamics.options import script_parser
 from attention_dynamics.runs import check_name
 from attention_dynamics.tables import format_table
@@ -114,6 +115,8 @@ def main(argv=None) -> None:
         check_name(name, "--names")
     if args.names[0] == args.names[1]:
         raise InputError(f"--names names {args.names[0]} twice: there is nothing to compare")
+    stem = Path(args.out_dir) / f"copying_{'_'.join(args.names)}"
+    check_writable(f"{stem}.svg")
     paths = [histories_path(name) for name in args.names]
     settings = [load_histories(path) for path in paths]
     steps = [
@@ -126,7 +129,7 @@ def main(argv=None) -> None:
     print(format_table(rows))
     print(f"Fisher's exact test of the two counts: p = {fisher_exact(counts).pvalue:.2g}")
     for path in write_figure(
-        Path(args.out_dir) / f"copying_{'_'.join(args.names)}",
+        stem,
         lambda: draw_curves(args.names, steps, settings),
         [row for setting in described for row in curve_rows(*setting)],
         "Learning to copy",

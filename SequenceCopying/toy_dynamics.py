@@ -49,6 +49,7 @@ from scipy.special import expit, lambertw
 
 from attention_dynamics.errors import WorkError, run_script
 from attention_dynamics.figures import write_figure
+from attention_dynamics.files import check_writable
 from attention_dynamics.options import script_parser
 from attention_dynamics.tables import format_table
 
@@ -201,6 +202,8 @@ def draw_courses(courses: dict[str, Course]) -> Figure:
 
 def main(argv=None) -> None:
     args = parse_args(argv)
+    stem = Path(args.out_dir) / "toy_dynamics"
+    check_writable(f"{stem}.svg")
     for what, difference in differences(args.time).items():
         if not difference < CHECK:
             raise WorkError(f"the integration is {difference:.1g} off the closed form ({what})")
@@ -229,9 +232,7 @@ def main(argv=None) -> None:
         for name, course in courses.items()
         for point in zip(*course, strict=True)
     ]
-    for path in write_figure(
-        Path(args.out_dir) / "toy_dynamics", lambda: draw_courses(courses), rows, "Toy classifier"
-    ):
+    for path in write_figure(stem, lambda: draw_courses(courses), rows, "Toy classifier"):
         print(path)
 
 

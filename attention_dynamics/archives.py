@@ -11,6 +11,7 @@ import io
 import lzma
 import os
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -19,18 +20,25 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from attention_dynamics.errors import InputError
+from attention_dynamics.files import bounded_memory
 
 # The largest public distribution read here (Amazon review polarity) is 1.7 GB unpacked.
 MOST_BYTES = 4 << 30
 
 _TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+# What the libraries raise for damage: OSError for a place before the start of the file,
+# NotImplementedError for a compression that there is not, ValueError for what is no number or name.
 _DAMAGE = (
     EOFError,
-    zlib.error,
-    gzip.BadGzipFile,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    ValueError,
     lzma.LZMAError,
+    struct.error,
     tarfile.TarError,
     zipfile.BadZipFile,
+    zlib.error,
 )
 
 
@@ -93,6 +101,10 @@ class Source:
             return [entry.relative_to(self.path).as_posix() for entry in files]
         if kind == "file":
             return [self.path.name]
+        with bounded_memory(self.path, "source"):
+            return self._members(kind)
+
+    def _members(self, kind: str) -> list[str]:
         try:
             if kind == "tar":
                 with tarfile.open(self.path) as archive:
@@ -151,9 +163,8 @@ class Source:
 
     def _damaged(self, damage: Exception, name: str | None = None) -> InputError:
         where = self.place(name) if name else str(self.path)
-        return InputError(
-            f"{where} is damaged or cut short ({str(damage) or type(damage).__name__}); get it anew"
-        )
+        detail = next(iter(str(damage).splitlines()), type(damage).__name__).rstrip(":")
+        return InputError(f"{where} is damaged or cut short ({detail}); get it anew")
 
 
 class _Guarded(io.RawIOBase):

@@ -137,7 +137,7 @@ def write_pickle(path: str | os.PathLike, value: object) -> None:
 
 
 def opened(path: str | os.PathLike, what: str) -> BinaryIO:
-    """The file at ``path`` to read; InputError when it is missing, or no file (a folder, a pipe)."""
+    """The file at ``path`` to read; InputError when it is missing, a folder, or a pipe."""
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISREG(mode):

@@ -146,12 +146,14 @@ def load_logs(path: str | os.PathLike) -> Logs:
         _check(logs)
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise InputError(f"logs {path} are damaged: {type(error).__name__} {error}") from None
     return logs
 
 
 def _check(logs: Logs) -> None:
+    if type(logs.dataset) is not str:
+        raise ValueError("dataset must be a name")
     sizes = [logs.splits[split] for split in ("val", "train")]
     if not all(type(size) is int for size in sizes):
         raise ValueError("splits must hold whole numbers")
@@ -162,8 +164,8 @@ def _check(logs: Logs) -> None:
             raise ValueError("token ids and offsets must be arrays of whole numbers")
         if ids.values.min() < 0 or ids.lengths.min() < 1:
             raise ValueError("token ids must be whole numbers from 0 on, some in each sentence")
-    if not _is_whole(logs.index):
-        raise ValueError("index must hold whole numbers")
+    if not _is_whole(logs.index) or (len(logs.index) and logs.index.min() < 0):
+        raise ValueError("index must hold whole numbers from 0 on")
     for key, value in logs.metas.items():
         _check_key(key)
         if not isinstance(value, (float, int)) or (isinstance(value, int) and abs(value) > 2**53):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attention_dynamics.errors import InputError
+from attention_dynamics.files import sha256
 from attention_dynamics.logs import Logs, load_logs
 from attention_dynamics.pickles import load_pickle
 from attention_dynamics.runs import check_name, logs_path, read_output_record
@@ -75,7 +76,7 @@ def load_measured(dataset: str, baselines: dict[str, Baseline], check: Callable)
                 f"logs {path} hold scores that are not finite: {kind} of {name} at iteration "
                 f"{iteration}; train that run again, then dump again"
             )
-    measured = Measured(logs, data=_data_of(path))
+    measured = Measured(logs, data=_data_of(path, "eval_dump.py"))
     for name, (file, script, lay_out) in baselines.items():
         if not file.exists():
             measured.missing.append(
@@ -83,7 +84,7 @@ def load_measured(dataset: str, baselines: dict[str, Baseline], check: Callable)
                 f"make it with: python {script} --dataset {dataset}"
             )
             continue
-        made_from = _data_of(file)
+        made_from = _data_of(file, script)
         if made_from and measured.data and made_from != measured.data:
             raise InputError(
                 f"baseline {file} was made from other data than the logs {path}: make both "
@@ -110,7 +111,17 @@ def number_array(content: object, ndim: int) -> np.ndarray:
     return content
 
 
-def _data_of(path: Path) -> str | None:
-    """The checksum of the data that an output was made from; None when it has no record."""
-    settings = read_output_record(path).get("settings")
+def _data_of(path: Path, script: str) -> str | None:
+    """The checksum of the data that an output was made from; None when it has no record.
+
+    Raises InputError when the output is not what its record says: a byte may have changed, which
+    the numbers in it do not tell.
+    """
+    record = read_output_record(path)
+    if record.get("sha256") not in (None, sha256(path)):
+        raise InputError(
+            f"{path} has changed since {script} wrote it ({path.with_suffix('.json').name} holds "
+            "another checksum): make it again, or remove that record if the file is another one"
+        )
+    settings = record.get("settings")
     return settings.get("data") if isinstance(settings, dict) else None

@@ -107,7 +107,7 @@ _MAKERS = {
             ("multiarray", "scalar"),
             ("numeric", "_frombuffer"),
         )
-    },  # fmt: skip
+    },
 }
 _BUILTINS = {"bytes": _bytes, "bytearray": _bytearray}
 # Types that cannot be changed, and make no more than they are given.

@@ -13,6 +13,11 @@ LONGEST = 1 << 26
 csv.field_size_limit(LONGEST)
 
 
+def is_half(text: str) -> bool:
+    """Whether ``text`` holds half of a surrogate pair: JSON can, but no text can be written so."""
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def text_lines(stream: BinaryIO, where: str) -> Iterator[str]:
     """The lines of a UTF-8 stream, each with its line end; a byte-order mark is left out.
 

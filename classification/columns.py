@@ -43,6 +43,8 @@ def read_columns(
         for name, stream in source.open_all(source.names):
             where = source.place(name)
             rows = list(_read(stream, name, where, text_column, label_column))
+            if not rows:
+                raise InputError(f"{where} holds no row of text and label")
             if labels is None:
                 labels = _two_labels(rows, where, found)
             for number, text, value in rows:
@@ -79,6 +81,11 @@ def _read(
             for column in (text_column, label_column):
                 if column not in header:
                     raise _no_column(column, row, where)
+                if header.count(column) > 1:
+                    raise InputError(
+                        f"{where} has the column {column!r} twice: rename one, or take out one of "
+                        "its headers"
+                    )
             places = header.index(text_column), header.index(label_column)
             if header is row:
                 continue

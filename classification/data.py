@@ -13,6 +13,7 @@ from attention_dynamics.files import read_json, sha256
 from attention_dynamics.pickles import load_pickle
 from attention_dynamics.ragged import Ragged, batches_by_length, offsets_of
 from attention_dynamics.runs import check_name
+from attention_dynamics.textfiles import is_half
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
@@ -143,6 +144,10 @@ def _read(path: Path) -> tuple[list[str], Ragged, np.ndarray]:
     words, pairs = content["vocab"], content["XY"]
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f'data file {path}: "vocab" must be a list of words')
+    if half := next((word for word in words if is_half(word)), None):
+        raise InputError(
+            f'data file {path}: "vocab" holds {half!r}, half of a surrogate pair, which is no text'
+        )
     if not isinstance(pairs, list) or not pairs:
         raise InputError(f'data file {path}: "XY" must be a list of examples, with one at least')
     labels = np.empty(len(pairs), dtype=np.int64)
@@ -190,6 +195,8 @@ def _load_vectors(words: list[str]) -> dict[str, np.ndarray]:
     for word, vector in known.items():
         if not isinstance(vector, np.ndarray) or vector.dtype.kind not in "fi" or vector.ndim != 1:
             raise InputError(f"word vectors {path}: the vector of {word!r} is no array of numbers")
+        if not np.isfinite(vector).all():
+            raise InputError(f"word vectors {path}: the vector of {word!r} is not finite")
     return known
 
 

@@ -26,7 +26,10 @@ def planted_mask(dataset: str, logs: Logs) -> np.ndarray | None:
                 start, stop = logs.src.offsets[example : example + 2]
                 # Positions count words; the source begins with <bos>.
                 words = positions[int(logs.index[example])]
-                if not all(type(word) is int and 0 <= word < stop - start - 2 for word in words):
+                inside = range(stop - start - 2)
+                if type(words) is not list or not all(
+                    type(word) is int and word in inside for word in words
+                ):
                     raise IndexError
                 marked[start + 1 + np.array(words, dtype=np.int64)] = True
         except (KeyError, IndexError, TypeError):

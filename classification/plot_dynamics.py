@@ -25,6 +25,7 @@ from planted import planted_mask
 from attention_dynamics.agreement import METRICS
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.figures import LEVELS, plot_dynamics
+from attention_dynamics.files import check_writable
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.pages import choose_examples, examples_at, write_token_page
 from attention_dynamics.seeding import seed
@@ -91,6 +92,8 @@ def main(argv=None) -> None:
     args.dataset = canonical_name(args.dataset)
     perf = ACCURACIES[args.split]
     out_dir = Path(args.out_dir)
+    page = out_dir / f"{args.dataset}_tokens.html"
+    check_writable(page)
 
     measured = load_measured(args.dataset, args.embed_dim)
     for line in measured.missing:
@@ -108,7 +111,9 @@ def main(argv=None) -> None:
             "that data again, or train and dump again"
         )
 
-    page = out_dir / f"{args.dataset}_tokens.html"
+    # All of them before anything is written: they may refuse the logs.
+    metrics = [args.metric] if args.metric else METRICS
+    results = {m: summarise_measured(measured, m, args.split, args.seed) for m in metrics}
     write_token_page(
         page,
         logs,
@@ -121,8 +126,7 @@ def main(argv=None) -> None:
         marked=planted_mask(args.dataset, logs),
     )
     print(page)
-    for metric in [args.metric] if args.metric else METRICS:
-        result = summarise_measured(measured, metric, args.split, args.seed)
+    for metric, result in results.items():
         paths = plot_dynamics(
             out_dir / f"{args.dataset}_{args.split}_{SHORT[metric]}",
             result,

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -280,6 +281,47 @@ def test_damaged_outputs_and_records_are_made_again(small_set, classification, c
     assert "--overwrite trains" in refused(classification.train_classifier.main, args)
     classification.train_classifier.main([*args, "--overwrite"])
     assert (folder / "model5").exists()
+
+
+def test_logs_and_baselines_that_have_changed_are_refused(small_set, classification):
+    """A changed bit of a score would be a number like any other."""
+    train_and_dump(classification)
+    classification.logistic_beta.main(["--dataset", "small"])
+    for name in ("small_logistic_beta.pkl", "small_logs.pkl"):
+        path = Path("outputs") / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-60] + bytes([whole[-60] ^ 1]) + whole[-59:])
+        for main, args in (
+            (classification.collect_classification_stats.main, ["--datasets", "small"]),
+            (classification.plot_dynamics.main, ["--dataset", "small"]),
+        ):
+            given = [*args, "--out_file", "r.pkl"] if "--datasets" in args else args
+            assert f"outputs/{name} has changed since" in refused(main, given)
+        path.write_bytes(whole)
+    assert not Path("r.pkl").exists() and not Path("figures").exists()
+
+
+def test_plots_refuse_logs_before_anything_is_written(small_set, classification):
+    log = read_json("configs/small_log.json")
+    write_json("configs/small_log.json", [e for e in log if e["name"] != "normal_B"])
+    for seed, more in (("20", []), ("12", ["--uniform"])):
+        args = [*TRAIN[:2], "--seed", seed, "--steps", "12", "--custom_saves", "0,5", *more]
+        classification.train_classifier.main(args)
+    classification.eval_dump.main(["--dataset", "small"])
+    assert "hold no run normal_B" in refused(classification.plot_dynamics.main, TRAIN[:2])
+    assert not Path("figures").exists()
+
+
+def test_outputs_that_cannot_be_written_are_refused_before_the_work(small_set, classification):
+    train_and_dump(classification)
+    Path("taken").write_text("a file")
+    args = [*TRAIN[:2], "--out_dir", "taken/figures"]
+    assert "lies in a file" in refused(classification.plot_dynamics.main, args)
+    shutil.rmtree("outputs")
+    Path("outputs").write_text("a file")
+    for name in ("eval_dump", "embedding_beta", "logistic_beta"):
+        with pytest.raises(FileExistsError, match="outputs"):
+            getattr(classification, name).main(TRAIN[:2])
 
 
 @pytest.mark.parametrize("out_file", ["outputs/x.pkl", "configs", "configs/model.json/r.pkl"])

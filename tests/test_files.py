@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import stat
 import subprocess
@@ -13,6 +14,7 @@ from torch import nn
 
 from attention_dynamics.errors import InputError
 from attention_dynamics.files import (
+    bounded_memory,
     check_writable,
     read_json,
     sha256,
@@ -43,6 +45,33 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
         raise RuntimeError
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_write(tmp_path):
+    """Only of the same file, and not while another process writes it."""
+    write = "import os, sys; from attention_dynamics.files import whole_file\n" + (
+        "with whole_file(sys.argv[1]) as stream:\n"
+        "    stream.write(b'half'); stream.flush(); print('writing', flush=True); input()\n"
+    )
+    command = [sys.executable, "-c", write]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    killed, living, other = (
+        subprocess.Popen([*command, str(tmp_path / name)], **pipes) for name in ("a", "a", "b")
+    )
+    for process in (killed, living, other):
+        assert process.stdout.readline() == "writing\n"
+    for process in (killed, other):
+        process.kill()
+        process.communicate()
+    parts = sorted(path.name[:3] for path in tmp_path.iterdir())
+    assert parts == [".a.", ".a.", ".b."]
+    write_text(tmp_path / "a", "whole")
+    assert sorted(path.name[:3] for path in tmp_path.iterdir()) == [".a.", ".b.", "a"]
+    living.communicate("\n")
+    assert living.returncode == 0
+    assert (tmp_path / "a").read_text() == "half"
+    write_text(tmp_path / "b", "whole")
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
 
 
 def test_files_get_the_usual_permissions(tmp_path):
@@ -225,6 +254,25 @@ def test_an_output_that_is_no_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="it is a device or a pipe"):
         check_writable(tmp_path / "pipe", beside=tmp_path / "outputs")
+
+
+def test_an_output_with_too_long_a_name_is_refused(tmp_path):
+    for path in (tmp_path / ("x" * 256), tmp_path / ("é" * 128) / "a.svg"):
+        with pytest.raises(InputError, match="its name is too long"):
+            check_writable(path)
+    check_writable(tmp_path / ("x" * 255))
+
+
+def test_memory_is_bounded_while_a_file_is_read_and_not_after(tmp_path):
+    (tmp_path / "x").write_bytes(b"small")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with (
+        pytest.raises(InputError, match=r"what .*x of 5 bytes takes too much memory"),
+        bounded_memory(tmp_path / "x", "what"),
+    ):
+        bytearray(2 << 30)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    assert len(bytearray(2 << 30)) == 2 << 30
 
 
 def test_more_checkpoints_than_a_folder_should_hold():

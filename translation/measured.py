@@ -71,6 +71,8 @@ def _of_table(content: object, logs: Logs) -> np.ndarray:
     if not isinstance(shape, tuple) or len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"holds no square table: its shape is {shape}")
     data = number_array(data, 1)
+    if ((data < 0) | (data > 1 + 1e-6)).any():
+        raise ValueError("holds numbers that are no probabilities")
     try:
         table = csr_array((data, indices, indptr), shape)
         table.check_format()

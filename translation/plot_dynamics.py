@@ -27,6 +27,7 @@ from measured import SPLITS, load_measured, performance, summarise_measured
 from attention_dynamics.agreement import METRICS
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.figures import LEVELS, plot_dynamics
+from attention_dynamics.files import check_writable
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.pages import choose_examples, examples_at, write_matrix_page
 from attention_dynamics.seeding import seed
@@ -95,6 +96,8 @@ def main(argv=None) -> None:
     perf = performance(args.split, args.perf)
     perf_label, unit = PERFS[perf]
     out_dir = Path(args.out_dir)
+    page = out_dir / f"{args.dataset}_matrices.html"
+    check_writable(page)
 
     measured = load_measured(args.dataset, args.embed_dim)
     for line in measured.missing:
@@ -116,13 +119,16 @@ def main(argv=None) -> None:
     # The truth is known of validation pairs alone.
     marked = true_cells(args.dataset, logs, data.pieces) if args.split == "val" else None
 
-    page = out_dir / f"{args.dataset}_matrices.html"
+    # All of them before anything is written: they may refuse the logs.
+    metrics = [args.metric] if args.metric else METRICS
+    results = {
+        m: summarise_measured(measured, m, args.split, args.perf, args.seed) for m in metrics
+    }
     write_matrix_page(
         page, logs, pieces, examples, perf=perf, perf_label=perf_label, unit=unit, marked=marked
     )
     print(page)
-    for metric in [args.metric] if args.metric else METRICS:
-        result = summarise_measured(measured, metric, args.split, args.perf, args.seed)
+    for metric, result in results.items():
         paths = plot_dynamics(
             out_dir / f"{args.dataset}_{args.split}_{args.perf}_{SHORT[metric]}",
             result,

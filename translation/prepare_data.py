@@ -45,7 +45,7 @@ from pathlib import Path
 
 import numpy as np
 import sentencepiece
-from data import LAYOUTS, VOCAB_SIZE, Layout, make_pieces
+from data import LAYOUTS, VOCAB_SIZE, Layout, left_out_of_pieces, make_pieces
 from sources import (
     FULL,
     LANGUAGES,
@@ -219,6 +219,8 @@ def main(argv=None) -> None:
         # In natural text a word ends in several ways, and only what does so can become a piece.
         # Here a space always follows, except where words stand alone.
         text = text + [(word, word) for word in toy.words]
+    if line := left_out_of_pieces(text):
+        warnings.append(line)
     folder = layout.about.parent
     vocab_size = args.vocab_size or (TOY_VOCAB_SIZE if toy else VOCAB_SIZE)
     model = make_pieces(folder, text, vocab_size)
