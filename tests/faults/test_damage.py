@@ -80,10 +80,10 @@ def test_damaged_checkpoints(tmp_path, every):
 def test_damaged_states(tmp_path, every):
     path, model = tmp_path / "state", small_model()
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    with Training(path, SETTINGS, model, optimizer, 1, {"seen": [1.5]}) as training:
-        with training.update():
-            training.watched(model(torch.ones(6)).sum()).backward()
-            optimizer.step()
+    training = Training(path, SETTINGS, model, optimizer, 1, {"seen": [1.5]})
+    with training, training.update():
+        training.watched(model(torch.ones(6)).sum()).backward()
+        optimizer.step()
     content = kept(path, SETTINGS)
     plain = bytes_of(content)
     refused = 0
