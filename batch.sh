@@ -1,8 +1,16 @@
 # Sourced by the batch files: runs jobs, JOBS of them side by side, a log file for each, and goes on after
 # a failure. Use: source ../batch.sh; job NAME COMMAND...; finish
+# With --help among the options, the comment at the top of the batch file is printed instead.
 #
 # JOBS=n (1)     how many run side by side
 # PYTHON=path    the interpreter (the repository's .venv when there is one, else python3)
+
+for option in "$@"; do
+    if [[ $option == --help || $option == -h ]]; then
+        sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$(basename "$0")"
+        exit 0
+    fi
+done
 
 JOBS=${JOBS:-1}
 if ! [[ $JOBS =~ ^[1-9][0-9]*$ ]]; then
@@ -22,11 +30,11 @@ trap 'stop_jobs 143' TERM
 stop_jobs() {
     trap - INT TERM
     echo "$(basename "$0"): stopped, ending $(jobs -rp | wc -l) running job(s)" >&2
-    # Each job is a subshell around the command that works: end that first.
+    # Each job is a subshell around the command that works: that is ended, and waited for, since it
+    # may have a training state to write.
     local shell
     for shell in $(jobs -rp); do
-        pkill -TERM -P "$shell" 2>/dev/null || true
-        kill -TERM "$shell" 2>/dev/null || true
+        pkill -TERM -P "$shell" 2>/dev/null || kill -TERM "$shell" 2>/dev/null || true
     done
     wait
     exit "$1"

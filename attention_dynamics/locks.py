@@ -82,7 +82,7 @@ def _owned(file: Path, path: Path, stream: BinaryIO) -> WorkError:
 def _owner(stream: BinaryIO) -> dict:
     stream.seek(0)
     try:
-        owner = json.loads(stream.read(1000))
+        owner = json.loads(stream.read(300))
     except ValueError:  # its owner is just writing it, or was killed then
         return {}
     return owner if isinstance(owner, dict) else {}

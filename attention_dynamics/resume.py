@@ -164,7 +164,7 @@ class Training:
         try:
             stopped = kind is not None and issubclass(kind, (KeyboardInterrupt, Terminated))
             if stopped and not self._updating and self._kept_step != self.step:
-                self._keep()
+                self.write()
         finally:
             for number, handler in self._handlers.items():
                 signal.signal(number, handler)
@@ -187,7 +187,7 @@ class Training:
         if self.step % self.every == 0:
             self._check_losses()
             if time.perf_counter() >= self._next_time:
-                self._keep()
+                self.write()
 
     def watched(self, loss: torch.Tensor, examples: np.ndarray | None = None) -> torch.Tensor:
         """``loss`` (), which must be finite: looked at now on the CPU, else before the next state.
@@ -233,7 +233,8 @@ class Training:
             last = f"the last good checkpoint is {self.checkpoint}"
         return WorkError(f"{what}{of}: training has diverged; {last}")
 
-    def _keep(self) -> None:
+    def write(self) -> None:
+        """Write the state, if it has a path, unless it is not finite."""
         if self.path is None:
             return
         self._check_losses()

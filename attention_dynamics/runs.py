@@ -316,7 +316,8 @@ def _commit() -> str | None:
     here = Path(__file__).resolve().parent
     try:
         described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40"],
+            # Without the lock of the index: when this is killed, the lock would stay.
+            ["git", "--no-optional-locks", "describe", "--always", "--dirty", "--abbrev=40"],
             cwd=here, capture_output=True, text=True, timeout=10, check=True,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):

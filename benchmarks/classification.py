@@ -7,6 +7,7 @@ Both sides work on the same made-up texts, in turn, in one process; a row shows 
 reference / ours. Sections:
 
     train      one training step of the paper's model
+    resume     what it costs a step that training can be stopped and go on (no reference)
     recurrent  its recurrent layer alone, forward and backward
     eval_dump  the whole step from data and checkpoints to the logs on disk
     agreement  top 5% match and Kendall's tau of the gold run with the iterations of another
@@ -37,6 +38,7 @@ from measure import (
     bounded,
     compared,
     in_process,
+    resume_rows,
     run_sections,
 )
 from reference import classification as reference
@@ -54,7 +56,16 @@ from attention_dynamics.recurrent import lstm_states
 from attention_dynamics.statistics import summarise
 
 HERE = Path(__file__).resolve().parent
-SECTIONS = ("train", "recurrent", "eval_dump", "agreement", "embedding", "logistic", "scale")
+SECTIONS = (
+    "train",
+    "resume",
+    "recurrent",
+    "eval_dump",
+    "agreement",
+    "embedding",
+    "logistic",
+    "scale",
+)
 CONFIG = {"hidden_dim": 256, "intermediate_dim": 256, "embed_dim": 300, "batch_size": 32}
 GIGABYTE = 1e9
 
@@ -204,6 +215,18 @@ def train_section(args: argparse.Namespace) -> list[dict]:
         times = alternate(plain_step, our_step, rounds)
         rows.append(compared(workload.name, "training step", "s", *times, at_least))
     return rows
+
+
+def resume_section(args: argparse.Namespace) -> list[dict]:
+    workload = sized(SHORT, 32 * 40, args)
+    split, (_, model) = as_split(workload.examples(seed=0)), both_models(workload.vocab, CONFIG)
+
+    def loss_of(step: int) -> torch.Tensor:
+        examples = np.arange(step * CONFIG["batch_size"], (step + 1) * CONFIG["batch_size"])
+        ids, lengths, labels = split.batch(examples % len(split))
+        return F.binary_cross_entropy_with_logits(model(ids, lengths).score, labels)
+
+    return resume_rows(workload.name, model, loss_of, 5 if args.quick else 20 * args.rounds, 250)
 
 
 def recurrent_section(args: argparse.Namespace) -> list[dict]:
@@ -476,6 +499,7 @@ def scale_section(args: argparse.Namespace) -> list[dict]:
 
 RUN_SECTION = {
     "train": train_section,
+    "resume": resume_section,
     "recurrent": recurrent_section,
     "eval_dump": eval_dump_section,
     "agreement": agreement_section,

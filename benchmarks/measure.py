@@ -8,6 +8,7 @@ import os
 import platform
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy
 import torch
 
 from attention_dynamics.files import read_json, write_json, write_text
+from attention_dynamics.resume import Training
 from attention_dynamics.tables import format_table
 
 
@@ -97,6 +99,53 @@ def bounded(workload: str, what: str, unit: str, ours: float, below: float | Non
         "target": None if below is None else f"< {below:g} {unit}".rstrip(),
         "met": None if below is None else ours < below,
     }
+
+
+def resume_rows(workload: str, model, loss_of: Callable, steps: int, every: int) -> list[dict]:
+    """What it costs a training step that the run can be stopped and go on, at ``--save_every``.
+
+    Args:
+        workload: shown in the table.
+        model: it is trained, with Adam.
+        loss_of: number of the step -> the loss of its batch.
+        steps: that are timed, with and without in turn.
+        every: steps between training states.
+    """
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+
+    def train(step: int, watched: Callable = lambda loss: loss) -> None:
+        loss = watched(loss_of(step))
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    seconds: dict[str, list[float]] = {"plain": [], "watched": [], "state": []}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "state"
+        with Training(path, {}, model, optimizer, every) as training:
+            for step in range(2 * steps + 4):
+                begun = time.perf_counter()
+                if step % 2:
+                    train(step // 2)
+                else:
+                    with training.update():
+                        train(step // 2, training.watched)
+                kind = "plain" if step % 2 else "watched"
+                if step >= 4:  # the first ones make the optimiser's buffers
+                    seconds[kind].append(time.perf_counter() - begun)
+            for _ in range(7):
+                begun = time.perf_counter()
+                training.write()
+                seconds["state"].append(time.perf_counter() - begun)
+        size = path.stat().st_size / 1e6
+    plain, watched, state = (statistics.median(times) for times in seconds.values())
+    return [
+        bounded(workload, "training step", "s", plain, None),
+        bounded(workload, "training state, written", "MB", size, None),
+        bounded(workload, "training state, written", "s", state, None),
+        bounded(workload, "a step that is watched, more", "", watched / plain - 1, None),
+        bounded(workload, f"states every {every} steps, more", "", state / every / plain, 0.02),
+    ]
 
 
 def machine_facts(threads: int) -> dict:

@@ -8,6 +8,7 @@ one process; that both give the same results is checked before anything is timed
 medians and reference / ours. Sections:
 
     train      one training step of the paper's model
+    resume     what it costs a step that training can be stopped and go on (no reference)
     evaluate   token accuracy and perplexity of a validation set
     beta       α and β
     grad       Δ
@@ -32,6 +33,7 @@ from measure import (
     compared,
     in_process,
     modules_of,
+    resume_rows,
     run_sections,
 )
 from reference import translation as reference
@@ -163,6 +165,19 @@ def train_section(args: argparse.Namespace) -> list[dict]:
 
     times = alternate(plain_step, our_step, rounds)
     return [compared("Multi30k-like", f"training step, batch {batch_size}", "s", *times, 1.5)]
+
+
+def resume_section(args: argparse.Namespace) -> list[dict]:
+    batch_size, steps = CONFIG["batch_size"], 5 if args.quick else 10 * args.rounds
+    pairs = as_pairs(made_pairs(batch_size * 40, config_of(args)[0], seed=0))
+    model = both_models(args)[1].train()
+
+    def loss_of(step: int) -> torch.Tensor:
+        examples = np.arange(step * batch_size, (step + 1) * batch_size)
+        batch = pairs.batch(examples % len(pairs))
+        return F.cross_entropy(model(batch), batch.targets)
+
+    return resume_rows("Multi30k-like", model, loss_of, steps, 250)
 
 
 def evaluate_section(args: argparse.Namespace) -> list[dict]:
@@ -363,6 +378,7 @@ def memory_section(args: argparse.Namespace) -> list[dict]:
 
 RUN_SECTION = {
     "train": train_section,
+    "resume": resume_section,
     "evaluate": evaluate_section,
     "beta": beta_section,
     "grad": grad_section,

@@ -164,7 +164,7 @@ def train_epoch(training: Training, split: Split, order: np.ndarray, bsize: int,
         words_of = slice(tokens[start // bsize], tokens[start // bsize + 1])
         with training.update():
             words = model.write_gradients(ids[words_of], lengths[some], labels[some])
-            training.watched(model.linear.bias.grad, order[some])
+            training.watched(model.linear.bias.grad.sum(), order[some])
             training.optimizer.step()
             model.embedding.weight.grad[words] = 0
 

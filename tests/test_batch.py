@@ -128,6 +128,25 @@ def test_the_settings_of_copying(folder):
     ]
 
 
+@pytest.mark.parametrize(
+    "script",
+    sorted(
+        str(path.relative_to(ROOT)) for path in ROOT.glob("*/*.sh") if path.parent.name[0] != "."
+    ),
+)
+def test_help_prints_what_the_batch_file_says_of_itself(folder, script):
+    experiment, name = script.split("/")
+    process = run(folder, name, "--steps", "3", "--help", experiment=experiment)
+    assert process.returncode == 0, process.stderr
+    comment = [
+        line.removeprefix("#").removeprefix(" ")
+        for line in (ROOT / script).read_text().split("\nset -euo")[0].splitlines()[1:]
+    ]
+    assert process.stdout.splitlines() == comment
+    assert any(f"bash {name}" in line for line in comment)
+    assert not (folder / "calls").exists() and not (folder / experiment / "logs").exists()
+
+
 @pytest.mark.parametrize("jobs", ["0", "two", "-1"])
 def test_jobs_must_be_a_number(folder, jobs):
     process = run(folder, "train_runs.sh", JOBS=jobs)

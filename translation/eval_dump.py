@@ -225,9 +225,10 @@ def main(argv=None) -> None:
     out = logs_path(args.dataset)
     with locked(out):
         parts = Parts(out)
-        if args.overwrite or output_is_current(out, settings):
+        current = not args.overwrite and output_is_current(out, settings)
+        if current or args.overwrite:
             parts.remove()
-        if not args.overwrite and output_is_current(out, settings):
+        if current:
             print(f"{out} is up to date with its {len(paths)} checkpoints; --overwrite dumps again")
             return
 

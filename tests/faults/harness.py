@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -17,7 +18,6 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from conftest import ROOT, load_folder, make_small_pairs, make_small_set
 
 # What a record says of the machine and the time, which differs between two runs of one command.
@@ -97,11 +97,14 @@ CASES = {
 }
 
 
-def start(folder: Path, case: Case, kill_at: int | None = None):
-    """The process that runs ``case`` in ``folder``; it kills itself at file event ``kill_at``."""
+def start(folder: Path, case: Case, kill_at: int | None = None, largest: int | None = None):
+    """The process that runs ``case`` in ``folder``.
+
+    It kills itself at file event ``kill_at``, and can write no file of more than ``largest`` bytes.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    process = context.Process(target=_run, args=(folder, case, kill_at))
+    process = context.Process(target=_run, args=(folder, case, kill_at, largest))
     process.start()
     return process
 
@@ -114,12 +117,24 @@ def finish(folder: Path, case: Case) -> int:
     return int((folder / "events.txt").read_text())
 
 
+def assert_ended_in_one_line(folder: Path, case: Case, process) -> None:
+    """The process has ended with exit code 1 or 2, one line that says why, and no half file."""
+    process.join(240)
+    printed = output_of(folder)
+    assert process.exitcode in (1, 2), printed
+    assert "Traceback" not in printed, printed
+    name = case.script.split("/")[1]
+    assert printed.splitlines()[-1].startswith((f"{name}: error: ", f"{name}: failed: ")), printed
+    left = [path for path in folder.rglob(".*") if path.suffix in (".part", ".lock")]
+    assert not left, left
+
+
 def output_of(folder: Path) -> str:
     """What the last process in ``folder`` has printed, on stdout and stderr."""
     return (folder / "printed.txt").read_text()
 
 
-def _run(folder: Path, case: Case, kill_at: int | None) -> None:
+def _run(folder: Path, case: Case, kill_at: int | None, largest: int | None) -> None:
     os.chdir(folder)
     with open("printed.txt", "wb") as printed:
         os.dup2(printed.fileno(), 1)
@@ -132,6 +147,8 @@ def _run(folder: Path, case: Case, kill_at: int | None) -> None:
     patches = {"attention_dynamics.resume._SHARE": 100.0, **case.patches}
     for name, value in patches.items():
         setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], value)
+    if largest is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
     events = _watch_files(kill_at)
     from attention_dynamics.errors import run_script
 
@@ -200,25 +217,26 @@ class Victim:
         self.seconds = time.perf_counter() - begun
         self.result = result_of(folder / "whole")
 
-    def kill_until_done(self, rng: random.Random, most: int) -> int:
+    def kill_until_done(self, rng: random.Random, most: int, timed: float) -> int:
         """Start, kill, start again, ... to the end; how often it was killed.
 
-        Half of the kills come at a file event, half at a time; both are drawn. After ``most`` kills
-        it is left to finish. AssertionError when the result differs from that of the whole run.
+        A kill comes at a time with the probability ``timed``, else at a file event; both are drawn.
+        After ``most`` kills it is left to finish. AssertionError when the result differs from that
+        of the whole run.
         """
         folder = self.folder / "killed"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self.folder / "prepared", folder)
         kills = 0
         while kills < most:
-            if rng.random() < 0.5:
-                process = start(folder, self.case, rng.randrange(1, self.events + 1))
-                process.join(240)
-            else:
+            if rng.random() < timed:
                 process = start(folder, self.case)
                 process.join(rng.uniform(0, self.seconds))
                 process.kill()
                 process.join()
+            else:
+                process = start(folder, self.case, rng.randrange(1, self.events + 1))
+                process.join(240)
             assert process.exitcode in (0, -signal.SIGKILL), output_of(folder)
             if process.exitcode == 0:
                 break
@@ -227,10 +245,3 @@ class Victim:
         assert result_of(folder).keys() == self.result.keys()
         assert result_of(folder) == self.result
         return kills
-
-
-def places(size: int, every: int, seed: int) -> np.ndarray:
-    """Places in a file of ``size`` bytes, one of each ``every``."""
-    rng = np.random.default_rng(seed)
-    starts = np.arange(0, size, every)
-    return np.minimum(starts + rng.integers(0, every, len(starts)), size - 1)
