@@ -346,12 +346,13 @@ def averages_section(args: argparse.Namespace) -> list[dict]:
 
 
 def made_examples(size: Size, task: str) -> list[dict[str, np.ndarray]]:
-    """Single sentences with labels, of texts or of tokens (-100 at padding)."""
+    """Single sentences with labels, of texts or of tokens (-100 at special tokens and padding)."""
     ids, valid = size.texts(pairs=False)
     generator = torch.Generator().manual_seed(0)
     if task == "token":
         labels = torch.randint(LABELS, valid.shape, generator=generator)
         labels = labels.masked_fill(valid == 0, -100)
+        labels[:, [0, -1]] = -100
     else:
         labels = torch.randint(LABELS, valid.shape[:1], generator=generator)
     columns = {"input_ids": ids, "attention_mask": valid, "labels": labels}

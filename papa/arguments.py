@@ -167,6 +167,8 @@ class TrainerArguments(TrainingArguments):
         self.dataloader_pin_memory = self.dataloader_pin_memory and on_cuda  # else it warns
         # Several GPUs in one process would each get a part of the positions: use torchrun.
         self._n_gpu = min(self.n_gpu, 1)
+        if self.ddp_find_unused_parameters is None:
+            self.ddp_find_unused_parameters = False  # all that is trained is used; else it warns
         # Loss that is no number ends training; the library would log another one instead.
         self.logging_nan_inf_filter = False
 

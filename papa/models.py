@@ -35,6 +35,7 @@ from transformers.models.deberta.modeling_deberta import DisentangledSelfAttenti
 from attention_dynamics.errors import InputError
 
 ATTENTION = "papa"  # our name in the library's registries
+UNLABELLED = -100  # as cross_entropy has it
 
 # What the library calls the projections of queries, keys and values.
 PROJECTIONS = (("query", "key", "value"), ("q_lin", "k_lin", "v_lin"))
@@ -502,7 +503,7 @@ class TokenHead(nn.Module):
         self.decoder = nn.Linear(hidden, labels)
 
     def forward(self, states: list[Tensor]) -> Tensor:
-        """Logits (batch, len, labels) of states (batch, len, hidden)."""
+        """Logits (..., labels) of states (..., hidden), such as (batch, len, hidden)."""
         return self.decoder(self.dense_across_layers_1(torch.cat(states, dim=-1)).tanh())
 
 
@@ -529,7 +530,7 @@ class FrozenHead(nn.Module):
     def forward(
         self, states: list[Tensor], valid: Tensor, columns: Columns, labels: Tensor | None
     ) -> SequenceClassifierOutput | TokenClassifierOutput:
-        """Logits and, given labels, the loss.
+        """Logits and, given labels, the loss; in training the logits of labelled tokens only.
 
         Args:
             states: of layers 0 (the embeddings) to the last, each (batch, len, hidden).
@@ -538,7 +539,11 @@ class FrozenHead(nn.Module):
             labels: (batch,) or (batch, len) with -100 where there is none; float for a regression.
         """
         if self.task == "token":
-            logits = self.token_head(states)
+            if self.training and labels is not None:  # nothing else counts
+                labelled = labels != UNLABELLED
+                states = [state[labelled] for state in states]
+                labels = labels[labelled]
+            logits = self.token_head(list(states))
             output = TokenClassifierOutput
         else:
             logits = self.classifier(self.dropout(self.pooler(states, valid, columns)))

@@ -449,6 +449,34 @@ def test_a_step_moves_all_but_constants_when_nothing_is_frozen(models):
     }
 
 
+def test_in_training_only_labelled_tokens_are_computed(models):
+    """The same loss and gradients as over all tokens, those without a label left out of the sum."""
+    model = make_model(
+        models, "bert", stock_encoder("bert"), some_constants(), static=SOME, task="token"
+    )
+    model.freeze()
+    batch = some_batch()
+    labels = torch.randint(0, 3, (4, LENGTH), generator=torch.manual_seed(6))
+    labels = labels.where((batch["attention_mask"] > 0) & (labels != 1), -100)
+    counted = labels != -100
+    losses, gradients, logits = [], [], None
+    for training in (False, True):
+        model.head.train(training)  # its layers have no dropout
+        output = model(**batch, labels=labels)
+        output.loss.backward()
+        losses.append(output.loss.detach())
+        gradients.append(torch.cat([p.grad.flatten() for p in model.head.parameters()]))
+        model.zero_grad()
+        if training:
+            assert output.logits.shape == (int(counted.sum()), 3)
+            close(output.logits, logits[counted], 1e-6)
+        logits = output.logits
+    close(losses[1], losses[0], 1e-6)
+    close(gradients[1], gradients[0], 1e-6)
+    scores = model.eval()(**batch).logits.log_softmax(-1)[counted]
+    close(losses[0], -scores.gather(1, labels[counted][:, None]).mean().detach(), 1e-6)
+
+
 def test_losses(models):
     logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     expected = (torch.tensor([2.0, 1.0]).exp().add(1).log() - torch.tensor([2.0, 1.0])).mean()

@@ -1,5 +1,6 @@
 """The four scripts of papa/ from constants to results, on tiny random encoders."""
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -556,9 +557,8 @@ def one_of_two(main, argv: list[str], rank: int, port: int, out: Path) -> None:
     place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ |= {name: str(value) for name, value in place.items()}
     with open(out / f"log{rank}", "w") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
-        main(argv)
+        with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+            main(argv)
         torch.distributed.destroy_process_group()
 
 
