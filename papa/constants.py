@@ -10,10 +10,11 @@ from torch import Tensor
 
 from attention_dynamics.errors import InputError
 from attention_dynamics.files import json_text, read_json, whole_file, write_text
-from attention_dynamics.runs import provenance
+from attention_dynamics.runs import provenance, read_tensors
 
 SUMS, PATTERNS, AVERAGES = "attention_sums.pt", "attention_patterns_sums.pt", "avgs.pt"
 LAMBDAS, ORDER = "lambdas.npy", "sorted_heads.json"
+DAMAGED = "is damaged or holds something else: make it anew"
 
 Pairs = list[list[int]]  # [[layer, head], ...]
 
@@ -52,19 +53,12 @@ def write_order(folder: Path, lambdas: Tensor, made_of: dict) -> None:
 
 def load_tensor(path: Path, ndim: int) -> Tensor:
     """A tensor of finite floats of ``ndim`` dimensions, as float32; else InputError."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is unusual is refused below
-            tensor = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
+    if not path.exists():
         raise InputError(
             f"{path} does not exist: make it with run_papa_glue_avgs_creator.py or "
             "run_papa_ner_avgs_creator.py"
-        ) from None
-    except (PermissionError, MemoryError):
-        raise
-    except Exception:  # torch wraps what goes wrong in many types, and advises to run the file
-        raise _damaged(path) from None
+        )
+    tensor = read_tensors(path, "file", DAMAGED)
     if (
         not isinstance(tensor, Tensor)
         or tensor.layout != torch.strided
@@ -88,10 +82,14 @@ def load_lambdas(folder: Path) -> np.ndarray:
     """λ (layer, head) in ``folder``; else InputError."""
     path = folder / LAMBDAS
     try:
-        lambdas = np.load(path, allow_pickle=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is unusual is refused below
+            lambdas = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: make it with --sort_calculating") from None
-    except (ValueError, EOFError):
+    except PermissionError:
+        raise
+    except Exception:  # of many types: its header is parsed as a piece of Python
         raise _damaged(path) from None
     if (
         not isinstance(lambdas, np.ndarray)
@@ -194,4 +192,4 @@ def check_about(folder: Path, made_of: dict, what: str) -> None:
 
 
 def _damaged(path: Path) -> InputError:
-    return InputError(f"{path} is damaged or holds something else: make it anew")
+    return InputError(f"file {path} {DAMAGED}")

@@ -283,7 +283,12 @@ def read_order(folder: Path) -> Order | None:
     if not folder.is_dir():
         return None
     lambdas = load_lambdas(folder)
-    return Order(lambdas, [tuple(pair) for pair in load_order(folder, *lambdas.shape)])
+    order = [tuple(pair) for pair in load_order(folder, *lambdas.shape)]
+    if any(np.diff([lambdas[pair] for pair in order]) < 0):
+        raise InputError(
+            f"{folder}: λ and the order of heads do not fit each other: make them anew"
+        )
+    return Order(lambdas, order)
 
 
 def read_constants(folder: Path) -> Constants | None:

@@ -1,6 +1,5 @@
 """Chosen columns of csv, tsv and json files, and of data sets of the hub."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
@@ -9,6 +8,7 @@ from typing import BinaryIO, NamedTuple
 from attention_dynamics import hub
 from attention_dynamics.archives import Source
 from attention_dynamics.errors import InputError
+from attention_dynamics.files import parse_json
 from attention_dynamics.textfiles import delimited_rows, json_rows, text_lines
 
 JSON = (".json", ".jsonl", ".ndjson")
@@ -146,10 +146,7 @@ def _objects(stream: BinaryIO, where: str) -> Iterator[tuple[str, dict]]:
         for number, row in json_rows(_before(first, lines), where):
             yield f"{where} line {number}", row
         return
-    try:
-        table = json.loads(first + "".join(lines))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"{where} is malformed JSON: {error}") from None
+    table = parse_json(first + "".join(lines), where)
     for number, row in enumerate(table, 1):
         if not isinstance(row, dict):
             raise InputError(f"{where}: element {number} is not a JSON object")

@@ -33,7 +33,7 @@ from transformers.trainer_utils import PredictionOutput
 
 from attention_dynamics.errors import InputError, WorkError
 from attention_dynamics.files import check_writable, read_json, sha256, write_json
-from attention_dynamics.runs import provenance
+from attention_dynamics.runs import differences, provenance
 
 # What a run leaves in its folder, beside RECORD, which is written last.
 RESULTS = ("all_results.json", "eval_results.json", "train_results.json", "trainer_state.json")
@@ -199,12 +199,6 @@ def read_record(path: Path) -> dict:
     ):
         raise InputError(f"{path} is no run record: remove it, or name another --output_dir")
     return record
-
-
-def differences(old: dict, new: dict) -> str:
-    """The first of the keys whose values differ, and both values."""
-    key = next(key for key in new if old.get(key) != new[key])
-    return f"{key} was {old.get(key)}, is {new[key]}"
 
 
 def checkpoint_of(folder: Path) -> Path | None:

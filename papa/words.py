@@ -9,6 +9,7 @@ import rows
 import tasks
 
 from attention_dynamics.errors import InputError
+from attention_dynamics.textfiles import is_half
 
 
 class TokenSplit(NamedTuple):
@@ -143,6 +144,8 @@ def _sentences(where: str, read: rows.Rows, names=None) -> conll.Sentences:
                 f"{place}: not a list of words and one of as many labels; choose the columns with "
                 "--text_column_name and --label_column_name"
             )
+        if any(map(is_half, words)):
+            raise InputError(f"{place}: a word holds half of a surrogate pair: it is no text")
         if words:
             sentences.places.append(place)
             sentences.words.append(words)

@@ -585,6 +585,9 @@ OWN_ERRORS = {
     ("json key", ".json", '{"text": "a", "label": 1}\n{"text": "b"}\n', ""): (
         "line 2 has no 'label', which the first row has"
     ),
+    ("json twice", ".json", '{"text": "a", "text": "b", "label": 1}\n', ""): "the key 'text' twice",
+    ("json digits", ".json", '[{"text": "a", "label": ' + 5000 * "1" + "}]", ""): "cannot be read",
+    ("json half", ".json", '{"text": "a\\ud800", "label": 1}\n', ""): "half of a surrogate pair",
     ("json text", ".json", '{"text": 5, "label": 1}\n', ""): r"line 1: a text is \(5,\)",
     ("empty", ".csv", "text,label\n", ""): "train.csv has no rows",
 }
@@ -723,6 +726,7 @@ WORD_ERRORS = {
     ("json lengths", "a.json", '{"tokens": ["a"], "ner_tags": []}', "ner"): (
         "line 1: not a list of words and one of as many labels"
     ),
+    ("json half", "a.json", '{"tokens": ["\\ud800"], "ner_tags": ["O"]}', "ner"): "surrogate pair",
     ("json text", "a.json", '{"tokens": "a", "ner_tags": "O"}', "ner"): "not a list of words",
     ("json empty", "a.json", '{"tokens": [], "ner_tags": []}', "ner"): "has no sentences",
     ("json columns", "a.json", '{"tokens": []}', "ner"): "no columns but tokens",

@@ -485,7 +485,13 @@ def test_small_lambdas_can_be_read(papa):
     [
         ("sorted/lambdas.npy", None, "sorted/lambdas.npy does not exist"),
         ("sorted/lambdas.npy", b"not numpy", "sorted/lambdas.npy is damaged"),
+        (
+            "sorted/lambdas.npy",
+            b"\x93NUMPY\x01\x00\x06\x00{'a\n\n\n",
+            "sorted/lambdas.npy is damaged",
+        ),
         ("sorted/lambdas.npy", np.zeros((2, 2)), "is no order of the 2 x 2 heads"),
+        ("sorted/lambdas.npy", -LAMBDAS, "do not fit each other"),
         ("sorted/sorted_heads.json", b"[[0, 1], 5]", "sorted_heads.json is no list of"),
         ("sorted/sorted_heads.json", b"[[0, 1]]", "is no order of the 2 x 3 heads"),
         ("constants/avgs.pt", None, "constants/avgs.pt does not exist"),
