@@ -72,7 +72,7 @@ def run(
         if not begin(folder, record, options, Path(encoder.source)):
             return
     model = make_model(kind, labels, encoder, options)
-    predicted = train_and_evaluate(model, encoder, datasets, metrics, options)
+    scores, predicted = train_and_evaluate(model, encoder, datasets, metrics, options)
     if args.process_index == 0:
         write_predictions(predicted)
         if options.papa.sort_calculating:
@@ -80,6 +80,9 @@ def run(
             write_order(folder, model.lambdas.cpu(), of)
         write_json(folder / RECORD, {**record, **provenance()})
         (folder / UNFINISHED).unlink()
+        shown = ", ".join(f"{name} {scores[name]:.4f}" for name in scores if is_measured(name))
+        heads = f"{options.papa.static_heads_num} of {record['num_heads']} heads constant"
+        print(f"{folder}: {heads}; {shown or 'not evaluated'}")
 
 
 def made_of(encoder: Encoder, data: DataArguments, layout: LayoutArguments) -> dict:
@@ -304,10 +307,11 @@ def train_and_evaluate(
     datasets: dict[str, Dataset],
     metrics: Metrics,
     options: Options,
-) -> dict[str, PredictionOutput]:
+) -> tuple[dict[str, float], dict[str, PredictionOutput]]:
     """Train, evaluate and predict as the options say, and write the Trainer's results.
 
-    Returns what is predicted of each test split. Raises WorkError when the loss is no number.
+    Returns the scores, and what is predicted of each test split. Raises WorkError when the loss is
+    no number.
     """
     args, trained = options.trainer, model
     collator = Collator(encoder.tokenizer.pad_token_id, options.layout.drop_unused_positions)
@@ -347,8 +351,8 @@ def train_and_evaluate(
             model.save_pretrained(args.output_dir)
             encoder.tokenizer.save_pretrained(args.output_dir)
         report(trainer, "train", {**result.metrics, "train_samples": len(datasets["train"])})
+    scores = {}
     if args.do_eval:
-        scores = {}
         for name, examples in validation.items():
             # Under a name of its own in the log; eval_accuracy_mm, as GLUE scripts call it, here.
             mismatched = name.endswith("mismatched")
@@ -369,7 +373,13 @@ def train_and_evaluate(
         if name.startswith("test")
     }
     trainer.save_state()
-    return predicted
+    return scores, predicted
+
+
+def is_measured(name: str) -> bool:
+    """Whether an entry of the Trainer's evaluation is one of the task's own scores."""
+    others = ("loss", "runtime", "per_second", "samples", "time", "epoch")
+    return not name.removesuffix("_mm").endswith(others)
 
 
 def report(trainer: Trainer, split: str, scores: dict) -> None:
