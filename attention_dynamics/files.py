@@ -38,8 +38,7 @@ def whole_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{path.name[:50]}."
     remove_abandoned(path.parent, prefix)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=_PART)
-    _is_locked(handle)  # until it is closed: so that others see that it is being written
+    handle, temporary = _new_part(path.parent, prefix)
     try:
         with os.fdopen(handle, "wb") as stream:
             yield stream
@@ -53,6 +52,17 @@ def whole_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(path)  # a full disk does not say which file it was
         raise
+
+
+def _new_part(folder: Path, prefix: str) -> tuple[int, str]:
+    """A new temporary file, locked until it is closed: so that others see it is being written."""
+    while True:
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=prefix, suffix=_PART)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(temporary):
+            return handle, temporary
+        os.close(handle)  # another process took it for abandoned before it was locked
 
 
 def remove_abandoned(folder: Path, prefix: str) -> None:
