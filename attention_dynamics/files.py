@@ -44,8 +44,8 @@ def whole_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)  # while it is locked
     except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)

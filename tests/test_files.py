@@ -1,7 +1,9 @@
 """Whole files, JSON with positions, run folders, checkpoints and log configs."""
 
 import json
+import multiprocessing
 import os
+import re
 import resource
 import signal
 import stat
@@ -326,3 +328,24 @@ def test_a_signal_leaves_nothing_half_written(tmp_path, number, code, word):
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (code, f"script.py: {word}\n")
     assert os.listdir(tmp_path) == ["script.py"]
+
+
+def write_often(path, mark: str) -> None:
+    for number in range(100):
+        write_text(path, f"{mark} {number}")
+
+
+def test_processes_that_write_the_same_file_do_not_remove_each_others(tmp_path):
+    """The file is always one of theirs, whole; nobody fails."""
+    context = multiprocessing.get_context("fork")
+    writers = [
+        context.Process(target=write_often, args=(tmp_path / "file", str(writer)))
+        for writer in range(3)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    assert re.fullmatch("[012] 99", (tmp_path / "file").read_text())
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
