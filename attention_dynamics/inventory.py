@@ -179,7 +179,9 @@ def read_results(path: Path) -> dict[tuple[str, str, str, str], dict]:
         whole = whole and all(isinstance(part, str) for part in key) and isinstance(result, dict)
         whole = whole and all(_is_number(result.get(k)) for k in ("agr_unif", "baseline"))
         whole = whole and _is_number(result.get("best_perf"))
-        curves = [result.get(k) for k in ("iterations", "alpha_corrs", "alpha_perfs")] if whole else []
+        curves = (
+            [result.get(k) for k in ("iterations", "alpha_corrs", "alpha_perfs")] if whole else []
+        )
         whole = whole and all(isinstance(curve, (list, tuple, np.ndarray)) for curve in curves)
         whole = whole and len({len(curve) for curve in curves}) == 1
     if not whole:
@@ -229,7 +231,10 @@ def _dataset_steps(folder: str, dataset: str) -> Iterator[Step]:
         f"python {_COLLECT[folder]} --datasets {dataset} --out_file results/{dataset}.pkl "
         f"{_OPTIONS[folder]}"
     )
-    inputs = [logs, *(p for o in _BASELINES[folder] for p in Path(folder).glob(o[1].format(dataset)))]
+    inputs = [
+        logs,
+        *(p for o in _BASELINES[folder] for p in Path(folder).glob(o[1].format(dataset))),
+    ]
     yield step("results", lambda: _results_state(folder, dataset, inputs), collect)
     figures = sorted(Path(folder).glob(f"figures/{dataset}_val_*top5.svg"))
     yield step(
@@ -337,9 +342,7 @@ def _copying_steps() -> Iterator[Step]:
     histories = [base / "logs" / f"{name}.pkl" for name in COPYING]
     others = {path.stem for path in base.glob("logs/*.pkl")} - set(COPYING)
     for path in [*histories, *(base / "logs" / f"{name}.pkl" for name in sorted(others))]:
-        yield step(
-            path.stem, "results", lambda path=path: _recorded(path), "bash copying_runs.sh"
-        )
+        yield step(path.stem, "results", lambda path=path: _recorded(path), "bash copying_runs.sh")
     for path in sorted(base.glob("re_*headcomb.pkl")) or [base / "re_8headcomb.pkl"]:
         yield step(path.stem, "results", lambda path=path: _recorded(path), "python multihead.py")
     inputs = [path for path in histories if path.exists()]

@@ -57,13 +57,12 @@ _LEVELS = {
     "best_perf": "best performance of the gold run",
     "gold_iteration": "where it has it",
 }
+# What performance is, by its kind: as (classification: fractions) or out of 100 (translation).
 _PERFS = {
-    "test_acc": "accuracy",
-    "train_acc": "accuracy",
-    "val_acc": "token accuracy, %",
-    "val_bleu": "BLEU",
-    "train_bleu": "BLEU",
+    "classification": {"acc": "accuracy"},
+    "translation": {"acc": "token accuracy in percent", "bleu": "BLEU"},
 }
+_METRICS = {"top5": "top 5% match", "tau": "Kendall's tau"}
 _DASH = "–"
 
 
@@ -78,9 +77,7 @@ def write_report_text(command: str) -> tuple[str, list[str]]:
     steps, papers = inventory(), read_papers()
     experiments = [_experiment(name, steps, papers) for name in TITLES]
     made = provenance()
-    versions = sorted(
-        {line for experiment in experiments for line in experiment.pop("versions")}
-    )
+    versions = sorted({line for experiment in experiments for line in experiment.pop("versions")})
     text = render(
         "report.html",
         experiments=experiments,
@@ -167,9 +164,11 @@ def _agreement_tables(folder: str, numbers: list[dict], problems: list[str]) -> 
             tables = []
             for metric, kind in dict.fromkeys((key[1], _kind(key[3])) for key in own):
                 some = {k: r for k, r in own.items() if k[1] == metric and _kind(k[3]) == kind}
-                tables.append(_level_table(dataset, metric, kind, some, numbers, used))
+                perf = _PERFS[folder].get(kind, kind)
+                title = f"{dataset}: {metric}, performance is {perf}"
+                tables.append(_level_table(title, folder, some, numbers, used))
                 for key, result in some.items():
-                    tables.append(_curve_table(key, result, numbers, used))
+                    tables.append(_curve_table(key, perf, result, numbers, used))
             groups.append(
                 {
                     "title": dataset,
@@ -180,7 +179,7 @@ def _agreement_tables(folder: str, numbers: list[dict], problems: list[str]) -> 
             )
             key = next((k for k in own if k[1] == "top 5% match" and k[2] == "val"), None)
             if key:
-                takeaways.append(_takeaway(key, own[key]))
+                takeaways.append(_takeaway(folder, key, own[key]))
     return groups, takeaways, used
 
 
@@ -197,65 +196,58 @@ def _paper(numbers: list[dict], key: tuple, statistic: str, iteration=None) -> d
     dataset, metric, split, perf = key
     for number in numbers:
         wanted = (dataset, metric, split, statistic, iteration)
-        there = tuple(
-            number[k] for k in ("dataset", "metric", "split", "statistic", "iteration")
-        )
+        there = tuple(number[k] for k in ("dataset", "metric", "split", "statistic", "iteration"))
         any_perf = not statistic.startswith(("xi_", "best_"))
         if there == wanted and (any_perf or number["performance"] == perf):
             return number
     return None
 
 
-def _level_table(dataset, metric, kind, results: dict, numbers, used) -> dict:
+def _level_table(title: str, folder: str, results: dict, numbers: list, used: list) -> dict:
     """A row per statistic; a column per split, and beside it one of the paper's numbers if any."""
     names = [n for n in _LEVELS if any(n in result for result in results.values())]
     head, kinds, columns = ["statistic"], [""], []
     for key, result in results.items():
-        perf = _PERFS.get(key[3], "token accuracy, %" if dataset and key[3] else "accuracy")
         head.append(key[2])
         kinds.append("number")
-        columns.append([level_cell(result, name, key[3]) for name in names])
-        found = {name: _paper(numbers, key, name) for name in names}
-        if any(found.values()):
-            used += [number for number in found.values() if number]
+        columns.append([level_cell(folder, name, result) for name in names])
+        found = {name: number for name in names if (number := _paper(numbers, key, name))}
+        if found:
+            used += found.values()
             head.append(f"{key[2]}, paper")
             kinds.append("paper")
             columns.append(
-                [found[n] and _shown_perf(found[n]["value"], n, key[3]) or "" for n in names]
+                [shown(folder, n, found[n]["value"]) if n in found else "" for n in names]
             )
-    perf = next(_PERFS[key[3]] for key in results if key[3] in _PERFS) if results else ""
-    rows = [
-        [(name, _LEVELS[name]), *cells]
-        for name, *cells in zip(names, *columns, strict=True)
-    ]
-    return _table(f"{dataset}: {metric}, performance is {perf}", head, kinds, rows)
+    rows = [[(name, _LEVELS[name]), *cells] for name, *cells in zip(names, *columns, strict=True)]
+    return _table(title, head, kinds, rows)
 
 
-def level_cell(result: dict, name: str, perf: str) -> str:
+def level_cell(folder: str, name: str, result: dict) -> str:
     """A statistic as it is shown: with its interval where it has one."""
     value = result.get(name)
     if value is None:
         return _DASH
-    if isinstance(value, float) and math.isnan(value):
+    if math.isnan(value):
         return "not defined"
-    text = _shown_perf(value, name, perf)
+    text = shown(folder, name, value)
     if f"{name}_interval" in result:
         low, high = result[f"{name}_interval"]
         text += f" [{low:.3f}, {high:.3f}]"
     return text
 
 
-def _shown_perf(value: float, statistic: str, perf: str) -> str:
-    if statistic == "gold_iteration":
+def shown(folder: str, name: str, value: float) -> str:
+    """The number of a statistic; performance out of 100 has one digit after the point."""
+    if name == "gold_iteration":
         return str(value)
-    out_of_100 = statistic.startswith(("xi_", "best_")) and perf.startswith("val_")
-    out_of_100 = out_of_100 or perf == "train_bleu" and statistic.startswith(("xi_", "best_"))
-    return f"{value:.1f}" if out_of_100 else f"{value:.3f}"
+    is_percent = folder == "translation" and name.startswith(("xi_", "best_"))
+    return f"{value:.1f}" if is_percent else f"{value:.3f}"
 
 
-def _curve_table(key: tuple, result: dict, numbers, used) -> dict:
-    """A row per iteration, those of the paper too: agreement of α with the gold run, performance."""
-    dataset, metric, split, perf = key
+def _curve_table(key: tuple, perf: str, result: dict, numbers: list, used: list) -> dict:
+    """A row per iteration, the paper's too: agreement of α with the gold run, performance."""
+    dataset, metric, split, _ = key
     papers = {
         n["iteration"]: n
         for n in numbers
@@ -278,13 +270,13 @@ def _curve_table(key: tuple, result: dict, numbers, used) -> dict:
         if papers:
             cells.insert(1, f"{papers[t]['value']:.3f}" if t in papers else "")
         rows.append([str(t), *cells])
-    head = ["iteration", "agreement of α", "95% interval", _PERFS.get(perf, "performance")]
+    head = ["iteration", "agreement of α", "95% interval", perf]
     kinds = ["", "number", "number", "number"]
     if papers:
         head.insert(2, "paper")
         kinds.insert(2, "paper")
-    title = f"{dataset}, {split}: {metric} of normal runs with the gold run over training"
-    return _table(f"{title} ({perf})", head, kinds, rows)
+    title = f"{dataset}, {split}: {metric} of normal runs with the gold run, and {perf}"
+    return _table(title, head, kinds, rows)
 
 
 def _spread(result: dict, name: str, place: int) -> str:
@@ -292,22 +284,20 @@ def _spread(result: dict, name: str, place: int) -> str:
     return f" ± {std[place]:.3f}" if std is not None and any(std) else ""
 
 
-def _takeaway(key: tuple, result: dict) -> str:
+def _takeaway(folder: str, key: tuple, result: dict) -> str:
     """What the paper's main comparison says of one data set, in a sentence."""
-    dataset, _, _, perf = key
     chance = result.get("baseline_exact", result["baseline"])
     line = (
-        f"{dataset}: attention and β^uf agree in {result['agr_unif']:.3f} of the cases (top 5% "
-        f"match; {chance:.3f} by chance)"
+        f"{key[0]}: the attention of the gold run agrees with β^uf at {result['agr_unif']:.3f} "
+        f"(top 5% match; random order: {chance:.3f})"
     )
-    best = _shown_perf(result["best_perf"], "best_perf", perf)
-    xi = result.get("xi_unif")
-    if xi is None:
-        return f"{line}; the attention of normal runs never agreed more than that."
+    if result.get("xi_unif") is None:
+        return f"{line}. The attention of other normal runs never agreed with it more than that."
+    perf = _PERFS[folder].get(_kind(key[3]), "performance")
     return (
-        f"{line}. The attention of normal runs agrees more than that once their "
-        f"{_PERFS.get(perf, 'performance')} is {_shown_perf(xi, 'xi_unif', perf)}; at its best it "
-        f"is {best}."
+        f"{line}. The attention of other normal runs agrees with it more than that once their "
+        f"{perf} is {shown(folder, 'xi_unif', result['xi_unif'])} (best of the gold run: "
+        f"{shown(folder, 'best_perf', result['best_perf'])})."
     )
 
 
@@ -510,13 +500,19 @@ def _figures(folder: str, problems: list[str]) -> list[dict]:
             continue
         titles = [element.text for element in root.iter() if element.tag.endswith("}title")]
         title = next(filter(None, titles), path.stem)
+        metric = _METRICS.get(path.stem.rpartition("_")[2])
+        what = "the numbers of the tables above"
+        if metric:
+            title += f", {metric}"
+            what = "above, agreement of attention over training, and the levels of its rivals; "
+            what += "below, performance"
         numbers = path.with_suffix(".csv")
         figures.append(
             {
                 "file": str(path),
                 "numbers": str(numbers) if numbers.exists() else "",
                 "title": title,
-                "alt": f"{title}: curves over training; the tables above hold the same numbers",
+                "alt": f"{title}: {what}",
                 "uri": "data:image/svg+xml;base64," + base64.b64encode(content).decode(),
             }
         )
