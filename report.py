@@ -43,7 +43,7 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 
 def rewrite_pages(only_check: bool) -> None:
-    """Bring README.md and results/*.md up to date; with ``only_check``, WorkError if they are not."""
+    """Bring README.md and results/*.md up to date; with ``only_check``, WorkError if not so."""
     check_root()
     pages = [Path("README.md"), *sorted(Path("results").glob("*.md"))]
     texts = {page: rewritten(page) for page in pages}

@@ -5,7 +5,7 @@
 
 Both run in the root of the repository. status prints, for each data set of each experiment, which
 steps are done, missing, incomplete, stale (older than what they were made from, or made from other
-data) or damaged, and what to run next. verify compares Python and the packages with
+data) or damaged, and what to run next. verify compares the packages with
 requirements.txt, computes the checksums in records anew, and recomputes the golden values of the
 published code in tests/golden (about a minute). Exit code 0: sound; 1: something is not, each thing
 named on a line of its own.
@@ -16,7 +16,14 @@ import sys
 
 from attention_dynamics.errors import WorkError, run_script
 from attention_dynamics.inventory import (
-    DAMAGED, DONE, INCOMPLETE, MISSING, STALE, Step, inventory, next_steps,
+    DAMAGED,
+    DONE,
+    INCOMPLETE,
+    MISSING,
+    STALE,
+    Step,
+    inventory,
+    next_steps,
 )  # fmt: skip
 from attention_dynamics.options import script_parser
 from attention_dynamics.soundness import environment_problems, file_problems, golden_problems

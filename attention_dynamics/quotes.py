@@ -26,7 +26,8 @@ from attention_dynamics.tables import format_table
 
 _TABLES = re.compile(r"(<!-- tables: ([^|>]+?) \|([^>]*?)-->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _NUMBER = re.compile(
-    r"(-?[\d.]+)(<!-- = (paper|\S+\.pkl) ([^>]+?) / ([^>]+?) / (\w+) / (\w+) / (\w+) (\.\d[f%]) -->)"
+    r"(-?\d+(?:\.\d+)?)"
+    r"(<!-- = (paper|\S+\.pkl) ([^>]+?) / ([^>]+?) / (\w+) / (\w+) / (\w+) (\.\d[f%]) -->)"
 )
 _ANY_NUMBER = "<!-- = "
 _PERF = {

@@ -27,11 +27,9 @@ GOLDEN_TESTS = (
 
 
 def environment_problems() -> tuple[list[str], str]:
-    """Python, the pins of requirements.txt, and which copy of the library is in use."""
+    """The pins of requirements.txt, and which copy of the library is in use."""
     check_root()
     problems = []
-    if sys.version_info < (3, 11):
-        problems.append(f"Python is {sys.version.split()[0]}, but 3.11 or newer is needed")
     pins = pinned_versions(Path("requirements.txt"))
     for package, wanted in pins.items():
         try:
@@ -47,7 +45,7 @@ def environment_problems() -> tuple[list[str], str]:
     library = Path(attention_dynamics.__file__).resolve().parent
     if library != Path("attention_dynamics").resolve():
         problems.append(f"the library in use is {library}, not the one here: pip install -e .")
-    return problems, f"Python, {len(pins)} packages and the library"
+    return problems, f"{len(pins)} packages and the library"
 
 
 def pinned_versions(path: Path) -> dict[str, str]:
