@@ -35,9 +35,11 @@ SMALL = {
         "embedding_beta.py": ["--epochs", "1"],
     },
     "translation": {
-        "prepare_data.py": ["--vocab_size", "60"],
+        "prepare_data.py": ["--vocab_size", "40"],
         "train_translation.py": [*RUN, "--epochs", "1"],
-        "eval_dump.py": ["--config", "configs/small.json", "--make_log_config", "--overwrite"],
+        "eval_dump.py": ["--config", "configs/small.json", "--make_log_config", "--overwrite",
+            "--beam_size", "1",
+        ],
         "embedding_beta.py": ["--epochs", "1"],
     },
     "SequenceCopying": {
@@ -83,8 +85,15 @@ def blocks(text: str) -> list[list[str]]:
 
 
 def sentences(count: int, seed: int) -> list[str]:
-    drawn = np.random.default_rng(seed).integers(0, len(WORDS), (count, 6))
+    drawn = np.random.default_rng(seed).integers(0, len(WORDS), (count, 4))
     return [f"{' '.join(WORDS[i] for i in row)} n{n + 1000 * seed}" for n, row in enumerate(drawn)]
+
+
+def tree(label: int, words: list[str]) -> str:
+    """A sentence as the treebank writes it; only its root has a sentiment."""
+    if len(words) == 1:
+        return f"({label} {words[0]})"
+    return f"({label} (2 {words[0]}) {tree(2, words[1:])})"
 
 
 def write_sources(root: Path) -> dict[str, Path]:
@@ -92,7 +101,7 @@ def write_sources(root: Path) -> dict[str, Path]:
     trees = root / "sources" / "trees"
     for split, count in (("train", 40), ("dev", 6), ("test", 12)):
         lines = [
-            f"({4 * (n % 2)} (2 {'good' if n % 2 else 'bad'}) (2 {sentence.split()[0]}{n}))"
+            tree(4 * (n % 2), ["good" if n % 2 else "bad", *sentence.split()])
             for n, sentence in enumerate(sentences(count, count))
         ]
         write_text(trees / f"{split}.txt", "\n".join(lines) + "\n")
