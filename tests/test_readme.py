@@ -35,7 +35,7 @@ SMALL = {
         "embedding_beta.py": ["--epochs", "1"],
     },
     "translation": {
-        "prepare_data.py": ["--vocab_size", "40"],
+        "prepare_data.py": ["--vocab_size", "26"],
         "train_translation.py": [*RUN, "--epochs", "1"],
         "eval_dump.py": ["--config", "configs/small.json", "--make_log_config", "--overwrite",
             "--beam_size", "1",
