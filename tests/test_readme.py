@@ -44,8 +44,7 @@ SMALL = {
     },
     "SequenceCopying": {
         "seq2seq.py": [
-            "--num_seeds", "1", "--steps_s1", "11", "--hidden_dim", "8", "--bsize", "4",
-            "--jobs", "1",
+            "--num_seeds", "1", "--steps_s1", "11", "--hidden_dim", "8", "--jobs", "1",
         ],
         "toy_dynamics.py": ["--time", "20"],
     },
