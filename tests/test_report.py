@@ -199,7 +199,10 @@ def test_no_horizontal_scroll_at_two_widths(root, tmp_path):
         return
     text, _ = reports.write_report_text("python report.py")
     # The page itself reports, from inside frames of both widths, by how much it is wider.
-    report = "<script>const root = document.documentElement; parent.postMessage([innerWidth, root.scrollWidth - root.clientWidth], '*')"
+    report = (
+        "<script>const root = document.documentElement;"
+        "parent.postMessage([innerWidth, root.scrollWidth - root.clientWidth], '*')"
+    )
     write_text(tmp_path / "page.html", text.replace("</body>", f"{report}</script></body>"))
     frames = "".join(f'<iframe src="page.html" width="{w}"></iframe>' for w in (1280, 390))
     listener = "onmessage = (e) => { document.title += ` ${e.data[0]}:${e.data[1]}`; }"
