@@ -70,7 +70,7 @@ def _tables(match: re.Match) -> str:
             for key, result in results.items()
             if key[1] in wanted and key[3].endswith(f"_{kind}")
         }
-        if not some:
+        if not some or (experiment, kind) not in _PERF:
             raise InputError(f"{path} has nothing of {kind} and {metrics}")
         made = result_tables(some, _PERF[experiment, kind], "markdown")
     return f"{begin}\n{made}\n\n{end}"
@@ -108,6 +108,8 @@ def _paper_rows(experiment: str, results: dict) -> list[dict]:
         if iteration is not None:
             curves.setdefault(key, {})[iteration] = number["value"]
             continue
+        if statistic not in result:
+            raise InputError(f"the results have no {statistic} of {' / '.join(key)}")
         ours = shown(experiment, statistic, result[statistic])
         if f"{statistic}_interval" in result:
             ours += " [{:.3f}, {:.3f}]".format(*result[f"{statistic}_interval"])

@@ -172,7 +172,7 @@ def _agreement_tables(folder: str, numbers: list[dict], problems: list[str]) -> 
             groups.append(
                 {
                     "title": dataset,
-                    "note": f"from {path}",
+                    "note": _note(path),
                     "shown": tables[:1],
                     "folded": tables[1:],
                 }
@@ -181,6 +181,16 @@ def _agreement_tables(folder: str, numbers: list[dict], problems: list[str]) -> 
             if key:
                 takeaways.append(_takeaway(folder, key, own[key]))
     return groups, takeaways, used
+
+
+def _note(path: Path) -> str:
+    """Where results come from, and what the record beside them remarks."""
+    try:
+        record = read_json(path.with_suffix(".json"), "record")
+    except InputError:
+        return f"from {path}"
+    note = record.get("note") if isinstance(record, dict) else None
+    return f"from {path}" if note is None else f"from {path}. {note}"
 
 
 def _kind(perf: str) -> str:

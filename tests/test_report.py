@@ -15,7 +15,7 @@ from test_figures import browser, dom_of
 
 from attention_dynamics import quotes, reports
 from attention_dynamics.errors import InputError
-from attention_dynamics.files import write_json, write_text
+from attention_dynamics.files import read_json, write_json, write_text
 from attention_dynamics.pickles import load_pickle
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 5"><title>toy, val</title></svg>'
@@ -119,6 +119,8 @@ def test_our_numbers_stand_beside_the_papers(root):
     golden = load_pickle("classification/results/published.pkl")
     golden = golden["Furd", "top 5% match", "val", "test_acc"]
     assert [c for c in page.cells("agr_unif") if c[0] == f"{golden['agr_unif']:.3f}"]
+    # What a record remarks on its results is not kept back.
+    assert read_json("results/classification.json")["note"] in text
     # Sequence copying and PAPA.
     assert page.cells("vocab60seq_length40bsize128no_rep")[0][0] == "9 of 10"
     assert "Fisher&#39;s exact test gives p = 0.0011" in text  # of [[1, 9], [9, 1]]
@@ -255,6 +257,10 @@ def test_a_number_that_differs_is_mended(tmp_path, monkeypatch):
         (f"1{COMMENT.replace('results/', '')}", "results translation.pkl does not exist"),
         ("<!-- tables: results/translation.pkl | acc | top 5% match -->\n", "is not of the form"),
         ("<!-- tables: results/translation.pkl | acc | odd -->\n<!-- end -->", "nothing of acc"),
+        (
+            "<!-- tables: results/classification.pkl | bleu | top 5% match -->\n<!-- end -->",
+            "of bleu",
+        ),
     ],
 )
 def test_comments_that_cannot_be_followed(tmp_path, monkeypatch, text, message):
