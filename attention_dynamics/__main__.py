@@ -5,10 +5,10 @@
 
 Both run in the root of the repository. status prints, for each data set of each experiment, which
 steps are done, missing, incomplete, stale (older than what they were made from, or made from other
-data) or damaged, and what to run next. verify compares the packages with
-requirements.txt, computes the checksums in records anew, and recomputes the golden values of the
-published code in tests/golden (less than a minute). Exit code 0: sound; 1: something is not, each thing
-named on a line of its own.
+data) or damaged, and what to run next. verify compares the packages with requirements.txt, computes
+the checksums in records anew, and recomputes the golden values of the published code in
+tests/golden (less than a minute). Exit code 0: sound; 1: something is not, each thing named on a
+line of its own.
 """
 
 import argparse

@@ -25,7 +25,7 @@ GOLDEN_TESTS = (
     "tests/test_copying.py::test_golden_forward",
     "tests/test_papa_reference.py::test_averages_are_the_published_ones",
     "tests/test_papa_reference.py::test_the_order_is_the_published_one",
-    "tests/test_papa_reference.py::test_results_are_the_published_ones",
+    "tests/test_papa_models.py::test_results_are_the_published_ones",
 )
 
 
