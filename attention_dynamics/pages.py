@@ -123,7 +123,7 @@ def token_page(
                 "tokens": _tokens(logs.src[example], words, marks, alpha[-1], beta[-1]),
             }
         )
-    return _render(
+    return render(
         "tokens.html",
         dataset=logs.dataset,
         examples=shown,
@@ -203,7 +203,7 @@ def matrix_page(
                 "matrices": {kind: _cells(share, marks) for kind, share in shares.items()},
             }
         )
-    return _render(
+    return render(
         "matrices.html",
         dataset=logs.dataset,
         examples=shown,
@@ -220,7 +220,8 @@ def matrix_page(
     )
 
 
-def _render(template: str, **context) -> str:
+def render(template: str, **context) -> str:
+    """A page of templates/, everything put into it escaped."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("attention_dynamics"),
         autoescape=True,

@@ -126,8 +126,8 @@ def read_log_config(path: str | os.PathLike) -> list[dict]:
     """
     if not os.path.exists(path):
         raise InputError(
-            f"log config {path} does not exist; copy one of configs/*_log.json to it: it lists the "
-            "checkpoints to look at"
+            f"log config {path} does not exist; it lists the checkpoints to look at: let "
+            "--make_log_config of eval_dump.py write it from the runs that are there"
         )
     entries = read_json(path, "log config")
     if not isinstance(entries, list) or not entries:

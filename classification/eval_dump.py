@@ -3,6 +3,7 @@
     python eval_dump.py --dataset Furd
 
 Reads configs/{dataset}_log.json (the checkpoints to look at), their files in models/, and the data.
+--make_log_config first writes that list from the runs that are there (own data).
 Writes outputs/{dataset}_logs.pkl: of the first test_set_size test examples ("val") and of as many
 training examples ("train", always the same draw). The format is described in
 attention_dynamics/logs.py; --layout published writes the dicts of the papers' code instead.
@@ -26,6 +27,7 @@ from attention_dynamics.devices import add_device_options, choose_device, peak_m
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.files import sha256, write_pickle
 from attention_dynamics.locks import locked
+from attention_dynamics.logconfigs import make_log_config
 from attention_dynamics.logs import Logs, published_layout, save_logs
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.resume import Parts
@@ -62,6 +64,11 @@ def parse_args(argv=None) -> argparse.Namespace:
         choices=["ours", "published"],
         default="ours",
         help="layout of the output (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--make_log_config",
+        action="store_true",
+        help="first write the log config, from the finished runs in models/",
     )
     parser.add_argument("--overwrite", action="store_true", help="dump again what is up to date")
     add_device_options(parser)
@@ -123,6 +130,8 @@ def main(argv=None) -> None:
     device = choose_device(args.device, args.threads)
 
     config = read_config(args.config, CONFIG_KEYS)
+    if args.make_log_config:
+        make_log_config(args.dataset, config, False, args.overwrite)
     entries = read_log_config(log_config_path(args.dataset))
     dataset = load_dataset(args.dataset)
     paths = checkpoints_of(

@@ -19,11 +19,11 @@
 # A log per run goes to logs/; failures are listed at the end.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
+source ../batch.sh
 if (($# < 2)) || [[ $1 == -* || $2 == -* || $2 == */* ]]; then
     echo "papa_runs.sh: error: give a model and a task, such as: bash papa_runs.sh minilm cola" >&2
     exit 2
 fi
-source ../batch.sh
 
 model=$1 task=$2
 shift 2

@@ -23,7 +23,7 @@ echo "fine"
 @pytest.fixture
 def folder(tmp_path) -> Path:
     """A copy of all batch files, with an interpreter that only notes its calls."""
-    for experiment in ("classification", "translation", "SequenceCopying"):
+    for experiment in ("classification", "translation", "SequenceCopying", "papa"):
         (tmp_path / experiment).mkdir()
         for path in (ROOT / experiment).glob("*.sh"):
             shutil.copy(path, tmp_path / experiment)

@@ -26,6 +26,21 @@ from attention_dynamics.seeding import generator_states, set_generator_states, s
 STOPS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
 
 
+@pytest.fixture(autouse=True)
+def signals_come():
+    """Whatever started the tests: a shell lets its background processes ignore SIGINT."""
+    before = {
+        number: signal.signal(number, handler)
+        for number, handler in (
+            (signal.SIGINT, signal.default_int_handler),
+            (signal.SIGTERM, signal.SIG_DFL),
+        )
+    }
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def made(seed: int = 0):
     """A model whose updates draw random numbers (dropout), and its optimiser."""
     torch.manual_seed(seed)

@@ -4,6 +4,7 @@
     python eval_dump.py --dataset multi30k --include_train_subset --eval_bleu last
 
 Reads configs/{dataset}_log.json (the checkpoints to look at), their files in models/, and the data.
+--make_log_config first writes that list from the runs that are there (own data).
 Writes outputs/{dataset}_logs.pkl: of all validation pairs ("val") and, with
 --include_train_subset, of as many training pairs ("train", always the same draw); Δ only where the
 config entry says "calculate_grad": true. The format is described in attention_dynamics/logs.py;
@@ -31,6 +32,7 @@ from attention_dynamics.devices import add_device_options, choose_device, peak_m
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.files import sha256, write_pickle
 from attention_dynamics.locks import locked
+from attention_dynamics.logconfigs import make_log_config
 from attention_dynamics.logs import Logs, published_layout, save_logs
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.ragged import Ragged, batches_by_length, offsets_of
@@ -91,6 +93,11 @@ def parse_args(argv=None) -> argparse.Namespace:
         choices=["ours", "published"],
         default="ours",
         help="layout of the output (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--make_log_config",
+        action="store_true",
+        help="first write the log config, from the finished runs in models/",
     )
     parser.add_argument("--overwrite", action="store_true", help="dump again what is up to date")
     add_device_options(parser)
@@ -196,6 +203,8 @@ def main(argv=None) -> None:
 
     check_name(args.dataset)
     config = read_config(args.config, CONFIG_KEYS)
+    if args.make_log_config:
+        make_log_config(args.dataset, config, True, args.overwrite)
     entries = read_log_config(log_config_path(args.dataset))
     dataset = load_dataset(args.dataset)
     if args.beam_size > dataset.vocab:

@@ -1,0 +1,129 @@
+"""Numbers and tables in Markdown pages that come from result files, rewritten by a command.
+
+A table stands between two comments, of which the first says where it comes from::
+
+    <!-- tables: results/translation.pkl | acc | top 5% match, kendall tau -->
+    <!-- end -->
+
+with the kind of performance (acc, bleu) and the metrics; instead of both, ``papers`` gives the
+numbers beside those of the paper. A number in running text is followed by such a comment; it is the
+statistic of a result, or of the paper (papers.json), in the given format::
+
+    0.301<!-- = results/translation.pkl multi30k / top 5% match / val / val_acc / agr_unif .3f -->
+    0.310<!-- = paper multi30k / top 5% match / val / val_acc / agr_unif .3f -->
+
+A format that ends in % gives the number in percent, without the sign.
+"""
+
+import re
+from pathlib import Path
+
+from attention_dynamics.errors import InputError
+from attention_dynamics.inventory import read_results
+from attention_dynamics.reports import read_papers, shown
+from attention_dynamics.results import result_tables
+from attention_dynamics.tables import format_table
+
+_TABLES = re.compile(r"(<!-- tables: ([^|>]+?) \|([^>]*?)-->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_NUMBER = re.compile(
+    r"(-?\d+(?:\.\d+)?)"
+    r"(<!-- = (paper|\S+\.pkl) ([^>]+?) / ([^>]+?) / (\w+) / (\w+) / (\w+) (\.\d[f%]) -->)"
+)
+_ANY_NUMBER = "<!-- = "
+_PERF = {
+    ("classification", "acc"): "accuracy",
+    ("translation", "acc"): "token accuracy",
+    ("translation", "bleu"): "BLEU",
+}
+
+
+def rewritten(page: Path) -> str:
+    """The text of ``page`` with all its tables and numbers as the result files have them now.
+
+    Raises InputError for a comment that cannot be followed, naming page and comment.
+    """
+    text = page.read_text(encoding="utf-8")
+    for what, pattern, sign in (("tables", _TABLES, "<!-- tables:"), ("=", _NUMBER, _ANY_NUMBER)):
+        if len(pattern.findall(text)) != text.count(sign):
+            raise InputError(
+                f"{page}: a comment <!-- {what} ... --> is not of the form that "
+                "attention_dynamics/quotes.py describes"
+            )
+    try:
+        text = _TABLES.sub(_tables, text)
+        return _NUMBER.sub(_number, text)
+    except InputError as error:
+        raise InputError(f"{page}: {error}") from None
+
+
+def _tables(match: re.Match) -> str:
+    begin, file, what, _, end = match.groups()
+    path, experiment = Path(file), Path(file).stem
+    results = read_results(path)
+    kind, _, metrics = (part.strip() for part in what.strip().partition("|"))
+    if kind == "papers":
+        made = format_table(_paper_rows(experiment, results), "markdown")
+    else:
+        wanted = [metric.strip() for metric in metrics.split(",")]
+        some = {
+            key: result
+            for key, result in results.items()
+            if key[1] in wanted and key[3].endswith(f"_{kind}")
+        }
+        if not some or (experiment, kind) not in _PERF:
+            raise InputError(f"{path} has nothing of {kind} and {metrics}")
+        made = result_tables(some, _PERF[experiment, kind], "markdown")
+    return f"{begin}\n{made}\n\n{end}"
+
+
+def _number(match: re.Match) -> str:
+    _, comment, source, *key, statistic, form = match.groups()
+    key = tuple(key)
+    if source == "paper":
+        found = [
+            number["value"]
+            for number in read_papers()["numbers"]
+            if number["statistic"] == statistic
+            and number.get("iteration") is None
+            and tuple(number.get(k) for k in ("dataset", "metric", "split", "performance")) == key
+        ]
+        value = found[0] if found else None
+    else:
+        value = read_results(Path(source)).get(key, {}).get(statistic)
+    if value is None:
+        raise InputError(f"{source} has no {statistic} of {' / '.join(key)}")
+    return f"{value:{form}}".removesuffix("%") + comment
+
+
+def _paper_rows(experiment: str, results: dict) -> list[dict]:
+    """The paper's numbers that the results have too, and all of its curve, beside ours."""
+    rows = []
+    numbers = [n for n in read_papers()["numbers"] if n["experiment"] == experiment]
+    curves: dict[tuple, dict] = {}
+    for number in numbers:
+        key = tuple(number[k] for k in ("dataset", "metric", "split", "performance"))
+        statistic, iteration, result = number["statistic"], number["iteration"], results.get(key)
+        if result is None:
+            raise InputError(f"the results have nothing of {' / '.join(key)}")
+        if iteration is not None:
+            curves.setdefault(key, {})[iteration] = number["value"]
+            continue
+        if statistic not in result:
+            raise InputError(f"the results have no {statistic} of {' / '.join(key)}")
+        ours = shown(experiment, statistic, result[statistic])
+        if f"{statistic}_interval" in result:
+            ours += " [{:.3f}, {:.3f}]".format(*result[f"{statistic}_interval"])
+        bleu = ", BLEU" if key[3].endswith("_bleu") else ""
+        theirs = shown(experiment, statistic, number["value"])
+        rows.append({"statistic": f"{statistic}{bleu}", "here": ours, "the authors": theirs})
+    for key, theirs in curves.items():
+        ours = dict(zip(results[key]["iterations"], results[key]["alpha_corrs"], strict=True))
+        for t in sorted({*theirs, max(ours)}):
+            rows.append(
+                {
+                    "statistic": f"α agreement at step {t}",
+                    "here": f"{ours[t]:.3f}" if t in ours else None,
+                    "the authors": f"{theirs[t]:.3f}" if t in theirs else None,
+                }
+            )
+    return rows

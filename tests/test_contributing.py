@@ -1,0 +1,43 @@
+"""CONTRIBUTING.md names files, functions and options that exist."""
+
+import re
+
+import pytest
+from conftest import ROOT
+
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+FOLDERS = (
+    ".", "attention_dynamics", "benchmarks", "classification", "translation", "SequenceCopying",
+    "papa", "tests",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"[\w/]+\.(?:py|sh|json|md)\b", TEXT))))
+def test_each_file_exists(name):
+    made = {"about.json", "run.json", "_log.json", "headcomb.json"}
+    assert name in made or any((ROOT / folder / name).exists() for folder in FOLDERS)
+
+
+def test_each_module_of_the_library_is_described():
+    described = set(
+        re.findall(r"`(\w+\.py)`", TEXT.partition("| module |")[2].partition("\n\n")[0])
+    )
+    there = {path.name for path in (ROOT / "attention_dynamics").glob("*.py")}
+    small = {"__init__.py", "__main__.py", "archives.py", "hub.py", "textfiles.py"}
+    assert there - described <= small
+    assert described <= there
+
+
+@pytest.mark.parametrize(
+    "name", ["METRICS", "FULL", "LAYOUTS", "SHORT", "Baseline", "record_output"]
+)
+def test_each_name_exists(name):
+    assert f"`{name}`" in TEXT
+    files = [path for folder in FOLDERS for path in (ROOT / folder).glob("*.py")]
+    pattern = re.compile(rf"^(?:def |class )?{name}\b", re.MULTILINE)
+    assert any(pattern.search(path.read_text()) for path in files)
+
+
+def test_the_picture_is_closed():
+    picture = re.search(r"```mermaid\n(.*?)```", TEXT, re.DOTALL)[1]
+    assert picture.count("subgraph") == len(re.findall(r"^\s*end$", picture, re.MULTILINE))

@@ -1,0 +1,291 @@
+"""report.py: what is on the page, damaged files, looks in a browser; numbers in Markdown pages."""
+
+import html.parser
+import importlib.util
+import json
+import pickle
+import re
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+from conftest import GOLDEN, ROOT, assert_refused, run_script
+from test_figures import browser, dom_of
+
+from attention_dynamics import quotes, reports
+from attention_dynamics.errors import InputError
+from attention_dynamics.files import read_json, write_json, write_text
+from attention_dynamics.pickles import load_pickle
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 5"><title>toy, val</title></svg>'
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch) -> Path:
+    """A root with some results of all four experiments, as the scripts leave them."""
+    for folder in ("classification", "translation", "SequenceCopying", "papa"):
+        (tmp_path / folder).mkdir()
+    shutil.copytree(ROOT / "results", tmp_path / "results")
+    published = tmp_path / "classification" / "results" / "published.pkl"
+    published.parent.mkdir()
+    shutil.copy(GOLDEN / "classification" / "stats.pkl", published)
+    write_text(tmp_path / "classification/figures/toy_val_top5.svg", SVG)
+    write_text(tmp_path / "classification/figures/toy_val_top5.csv", "quantity\n")
+    write_text(tmp_path / "classification/figures/toy_tokens.html", "<p>\"slider\" & 'quotes'</p>")
+    for name, learned in (
+        ("vocab40seq_length40bsize128no_rep", 1),
+        ("vocab60seq_length40bsize128no_rep", 9),
+    ):
+        write_copying(tmp_path, name, learned)
+    row = {"heads": 72, "share": 1.0, "seeds": 2, "score": 0.5, "score_std": 0.01}
+    rows = [{**row, "epoch": e, "drop": 0.0625, "drop_std": 0.002} for e in ("last", "best")]
+    described = {"model": "minilm", "task": "cola", "max_seq_length": 64, "num_heads": 72}
+    one = {**described, "metric": "matthews_correlation", "rows": rows, "scores": {}}
+    write_json(tmp_path / "papa/results/toy.json", {"minilm_cola": one})
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_copying(root: Path, name: str, learned: int) -> None:
+    row = {"setting": name, "reach 0.95": learned, "of": 10, "share": learned / 10}
+    row |= {"low": 0.1, "high": 0.9, "mean acc at the end": 0.875}
+    record = {
+        "settings": {"seeds": [0, 1]}, "sha256": "0" * 64, "results": row, "commit": "c" * 40,
+        "command": "seq2seq.py <script>alert(1)</script>", "versions": {"torch": "2.13.0"},
+        "machine": "x86_64",
+    }  # fmt: skip
+    write_json(root / f"SequenceCopying/logs/{name}.json", record)
+
+
+class Reader(html.parser.HTMLParser):
+    """The page's cells by row, and what a careful reader looks for."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.rows, self.images, self.addresses, self.ids, self.headings = [], [], [], [], []
+        self.row, self.in_cell, self.scripts = None, False, 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.addresses += [attrs[name] for name in ("src", "href") if name in attrs]
+        self.ids += [attrs["id"]] if "id" in attrs else []
+        self.scripts += tag == "script"
+        if tag == "img":
+            self.images.append(attrs)
+        elif re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        elif tag == "tr":
+            self.row = []
+        elif tag in ("td", "th") and self.row is not None:
+            self.row.append("")
+            self.in_cell = True
+
+    def handle_endtag(self, tag):
+        if tag == "tr":
+            self.rows.append(self.row)
+            self.row = None
+        elif tag in ("td", "th"):
+            self.in_cell = False
+
+    def handle_data(self, data):
+        if self.in_cell:
+            self.row[-1] += data
+
+    def cells(self, begin: str) -> list[list[str]]:
+        """The other cells of the rows whose first one begins with a word."""
+        return [[*map(str.strip, row[1:])] for row in self.rows if row[0].split()[:1] == [begin]]
+
+
+def test_our_numbers_stand_beside_the_papers(root):
+    text, problems = reports.write_report_text("python report.py")
+    assert problems == []
+    page = Reader(text)
+    results = load_pickle("results/translation.pkl")
+    val = results["multi30k", "top 5% match", "val", "val_acc"]
+    train = results["multi30k", "top 5% match", "train", "train_acc"]
+    low, high = val["agr_unif_interval"]
+    ours = f"{val['agr_unif']:.3f} [{low:.3f}, {high:.3f}]"
+    row = next(cells for cells in page.cells("agr_unif") if ours in cells)
+    assert row[1] == "0.310"
+    assert row[2].startswith(f"{train['agr_unif']:.3f} [")
+    best = next(cells for cells in page.cells("best_perf") if "66.3" in cells)
+    assert best == [f"{val['best_perf']:.1f}", "66.3", f"{train['best_perf']:.1f}"]
+    # Steps that only one of the two has stand there too.
+    assert [cells for cells in page.cells("8000") if "0.753" in cells]
+    assert [cells for cells in page.cells("7251") if f"{val['alpha_corrs'][-1]:.3f}" in cells]
+    # Results of the published code have no intervals.
+    golden = load_pickle("classification/results/published.pkl")
+    golden = golden["Furd", "top 5% match", "val", "test_acc"]
+    assert [c for c in page.cells("agr_unif") if c[0] == f"{golden['agr_unif']:.3f}"]
+    # What a record remarks on its results is not kept back.
+    assert read_json("results/classification.json")["note"] in text
+    # Sequence copying and PAPA.
+    assert page.cells("vocab60seq_length40bsize128no_rep")[0][0] == "9 of 10"
+    assert "Fisher&#39;s exact test gives p = 0.0011" in text  # of [[1, 9], [9, 1]]
+    assert ["1", "6.2%", "about 8%"] in page.cells("minilm")
+
+
+def test_the_page_needs_nothing_else_and_is_well_formed(root):
+    text, _ = reports.write_report_text("python report.py")
+    page = Reader(text)
+    assert all(address.startswith(("data:", "#")) for address in page.addresses)
+    assert not re.search(r"url\(|@import|https?://", re.sub(r"srcdoc=\"[^\"]*\"", "", text))
+    assert page.images and all(image["alt"].strip() for image in page.images)
+    assert len(page.ids) == len(set(page.ids))
+    assert all(f'id="{a[1:]}"' in text for a in page.addresses if a[:1] == "#")
+    assert page.headings[0] == 1 and page.headings.count(1) == 1
+    steps = [b - a for a, b in zip(page.headings, page.headings[1:], strict=False)]
+    assert max(steps) <= 1  # no level is jumped over
+    assert '<html lang="en">' in text and re.search("<title>[^<]{10,}</title>", text)
+    assert page.scripts == 1  # the command of a record is text, whatever it holds
+    assert "seq2seq.py &lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert 'srcdoc="&lt;p&gt;&#34;slider&#34; &amp; &#39;quotes&#39;&lt;/p&gt;"' in text
+    assert reports.write_report_text("python report.py")[0] == text  # the same bytes
+
+
+def test_what_is_missing_stands_there_with_its_command(root):
+    entry = {"name": "normal_A", "iteration": 0, "seed": 20, "uniform": False}
+    write_json(root / "classification/configs/mine_log.json", [entry])
+    write_json(root / "classification/data/mine_train.json", {})
+    write_json(root / "classification/data/mine_test.json", {})
+    write_json(root / "classification/configs/other_log.json", [entry])
+    text, _ = reports.write_report_text("python report.py")
+    commands = [row[3] for row in Reader(text).rows if row[0] == "mine"]
+    assert "cd classification && python logistic_beta.py --dataset mine" in commands
+    assert "cd classification && DATASETS=mine bash dump_logs.sh" in commands
+    assert "Not run here: other." in text
+
+
+DAMAGE = {
+    "classification/results/published.pkl": b"\x80\x05broken",
+    "translation/results/odd.pkl": pickle.dumps({"a": 1}),
+    "classification/figures/toy_val_top5.svg": b"<svg><g></svg>",
+    "SequenceCopying/logs/vocab40seq_length40bsize128no_rep.json": b"{",
+    "SequenceCopying/logs/other.json": b'{"results": {}, "command": "x"}',
+    "papa/results/toy.json": b'{"minilm_cola": {"rows": [{}]}}',
+}
+
+
+@pytest.mark.parametrize("damaged", DAMAGE)
+def test_a_damaged_file_costs_its_own_part_only(root, damaged):
+    (root / damaged).parent.mkdir(exist_ok=True)
+    (root / damaged).write_bytes(DAMAGE[damaged])
+    text, problems = reports.write_report_text("python report.py")
+    assert problems and all(damaged in problem for problem in problems)
+    assert text.count("<b>Left out:</b>") == len(problems)
+    assert "0.301 [0.293, 0.308]" in text  # the rest is there
+
+
+def test_the_script(root):
+    process = run_script("report.py", cwd=root)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "report/index.html\n"
+    assert (root / "report/index.html").read_text() == reports.write_report_text(
+        "python report.py"
+    )[0]
+    (root / "papa/results/toy.json").write_text("{")
+    process = run_script("report.py", "--out_file", "page.html", cwd=root)
+    assert process.returncode == 1
+    assert process.stderr.splitlines()[0].startswith("note: results papa/results/toy.json is malf")
+    assert process.stderr.splitlines()[1].startswith("report.py: failed: 1 file(s)")
+    assert "9 of 10" in (root / "page.html").read_text()
+    (root / "empty").mkdir()
+    assert_refused(run_script("report.py", cwd=root / "empty"), "go to the root of the repository")
+
+
+def test_no_horizontal_scroll_at_two_widths(root, tmp_path):
+    if browser() is None:
+        warnings.warn("no Chromium here: the page was NOT opened in a browser", stacklevel=1)
+        return
+    text, _ = reports.write_report_text("python report.py")
+    # The page itself reports, from inside frames of both widths, by how much it is wider.
+    report = (
+        "<script>const root = document.documentElement;"
+        "parent.postMessage([innerWidth, root.scrollWidth - root.clientWidth], '*')"
+    )
+    write_text(tmp_path / "page.html", text.replace("</body>", f"{report}</script></body>"))
+    frames = "".join(f'<iframe src="page.html" width="{w}"></iframe>' for w in (1280, 390))
+    listener = "onmessage = (e) => { document.title += ` ${e.data[0]}:${e.data[1]}`; }"
+    style = "<style>iframe { border: 0 }</style>"
+    write_text(
+        tmp_path / "frames.html", f"<title>w</title>{style}<script>{listener}</script>{frames}"
+    )
+    dom = dom_of((tmp_path / "frames.html").as_uri(), tmp_path / "profile")
+    widths = re.search("<title>w([^<]*)", dom)[1].split()
+    assert sorted(widths) == ["1280:0", "390:0"]
+
+
+def test_each_number_of_the_papers_has_a_source():
+    papers = reports.read_papers()
+    for number in papers["numbers"] + papers["findings"]:
+        assert len(number["source"]) > 20
+        assert number["experiment"] in reports.TITLES
+
+
+# Numbers in Markdown pages.
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "results").glob("*.md"))]
+COMMENT = (
+    "<!-- = results/translation.pkl multi30k / top 5% match / val / val_acc / agr_unif .3f -->"
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_say_what_the_result_files_say(page, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    text = page.read_text()
+    assert "<!-- = " in text or "<!-- tables: " in text
+    assert quotes.rewritten(page) == text
+
+
+def test_a_number_that_differs_is_mended(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    page = tmp_path / "page.md"
+    percent = COMMENT.replace("agr_unif .3f", "agr_unif .1%")
+    page.write_text(f"It is 0.999{COMMENT}, or 5{percent}%.\n")
+    assert quotes.rewritten(page) == f"It is 0.301{COMMENT}, or 30.1{percent}%.\n"
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (f"1{COMMENT.replace('.3f', '')}", "is not of the form"),
+        (f"one{COMMENT}", "is not of the form"),
+        (f"1{COMMENT.replace('agr_unif', 'agr_none')}", "has no agr_none of multi30k"),
+        (f"1{COMMENT.replace('results/', '')}", "results translation.pkl does not exist"),
+        ("<!-- tables: results/translation.pkl | acc | top 5% match -->\n", "is not of the form"),
+        ("<!-- tables: results/translation.pkl | acc | odd -->\n<!-- end -->", "nothing of acc"),
+        (
+            "<!-- tables: results/classification.pkl | bleu | top 5% match -->\n<!-- end -->",
+            "of bleu",
+        ),
+    ],
+)
+def test_comments_that_cannot_be_followed(tmp_path, monkeypatch, text, message):
+    monkeypatch.chdir(ROOT)
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    with pytest.raises(InputError, match=re.escape(message)):
+        quotes.rewritten(page)
+
+
+def test_check_and_markdown(root):
+    (root / "README.md").write_text(f"0.3{COMMENT}\n")
+    process = run_script("report.py", "--check", cwd=root)
+    assert process.returncode == 1
+    assert "README.md: not as the result files say" in process.stderr
+    process = run_script("report.py", "--markdown", cwd=root)
+    assert process.stdout == "3 pages, 1 changed\n"
+    assert (root / "README.md").read_text() == f"0.301{COMMENT}\n"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "benchmarks/results").glob("*.json")), ids=lambda p: p.stem
+)
+def test_benchmark_pages_say_what_the_json_beside_them_says(path):
+    spec = importlib.util.spec_from_file_location("measure", ROOT / "benchmarks" / "measure.py")
+    measure = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(measure)
+    assert path.with_suffix(".md").read_text() == measure._markdown(json.loads(path.read_text()))
