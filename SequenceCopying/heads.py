@@ -174,7 +174,8 @@ def train_trial(
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
-    return history
+    # Made anew: what comes from a state would be pickled to other bytes.
+    return [{key: entry[key] for key in MEASURES} for entry in history]
 
 
 @torch.no_grad()
