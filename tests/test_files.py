@@ -307,6 +307,8 @@ def run_small_script(folder, how):
         [sys.executable, "script.py", how],
         cwd=folder, env={**os.environ, "PYTHONIOENCODING": "ascii"}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        # A shell lets its background processes, and theirs, ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
 
 

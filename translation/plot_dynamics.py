@@ -30,6 +30,7 @@ from attention_dynamics.figures import LEVELS, plot_dynamics
 from attention_dynamics.files import check_writable
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.pages import choose_examples, examples_at, write_matrix_page
+from attention_dynamics.runs import check_name
 from attention_dynamics.seeding import seed
 
 # Performance in the logs -> (what it measures, what stands behind its numbers).
@@ -93,6 +94,7 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 def main(argv=None) -> None:
     args = parse_args(argv)
+    check_name(args.dataset)
     perf = performance(args.split, args.perf)
     perf_label, unit = PERFS[perf]
     out_dir = Path(args.out_dir)
