@@ -6,8 +6,9 @@ A table stands between two comments, of which the first says where it comes from
     <!-- end -->
 
 with the kind of performance (acc, bleu) and the metrics; instead of both, ``papers`` gives the
-numbers beside those of the paper. A number in running text is followed by such a comment; it is the
-statistic of a result, or of the paper (papers.json), in the given format::
+numbers beside those of the paper, and ``papa`` those of a results file of collect_papa_stats.py. A
+number in running text is followed by such a comment; it is the statistic of a result, or of the
+paper (papers.json), in the given format::
 
     0.301<!-- = results/translation.pkl multi30k / top 5% match / val / val_acc / agr_unif .3f -->
     0.310<!-- = paper multi30k / top 5% match / val / val_acc / agr_unif .3f -->
@@ -16,11 +17,13 @@ A format that ends in % gives the number in percent, without the sign.
 """
 
 import re
+import statistics
 from pathlib import Path
 
 from attention_dynamics.errors import InputError
+from attention_dynamics.files import read_json
 from attention_dynamics.inventory import read_results
-from attention_dynamics.reports import read_papers, shown
+from attention_dynamics.reports import papa_file, read_papers, shown
 from attention_dynamics.results import result_tables
 from attention_dynamics.tables import format_table
 
@@ -59,8 +62,10 @@ def rewritten(page: Path) -> str:
 def _tables(match: re.Match) -> str:
     begin, file, what, _, end = match.groups()
     path, experiment = Path(file), Path(file).stem
-    results = read_results(path)
     kind, _, metrics = (part.strip() for part in what.strip().partition("|"))
+    if kind == "papa":
+        return f"{begin}\n{_papa_tables(path)}\n\n{end}"
+    results = read_results(path)
     if kind == "papers":
         made = format_table(_paper_rows(experiment, results), "markdown")
     else:
@@ -74,6 +79,37 @@ def _tables(match: re.Match) -> str:
             raise InputError(f"{path} has nothing of {kind} and {metrics}")
         made = result_tables(some, _PERF[experiment, kind], "markdown")
     return f"{begin}\n{made}\n\n{end}"
+
+
+def _papa_tables(path: Path) -> str:
+    """A table per task, and the mean drop over tasks at the shares that all of them have."""
+    content = read_json(path, "results")
+    tables, _ = papa_file(content)
+    blocks = [
+        f"### {table['title']}\n\n"
+        + format_table(
+            [dict(zip(table["head"], row, strict=True)) for row in table["rows"]], "markdown"
+        )
+        for table in tables
+    ]
+    drops = [
+        {(row["share"], row["epoch"]): row["drop"] for row in one["rows"]}
+        for one in content.values()
+    ]
+    shares = sorted({share for of_one in drops for share, _ in of_one})
+    rows = [
+        {
+            "constant heads": f"{share:.0%}",
+            **{
+                f"drop, {epoch} epoch": f"{statistics.fmean(d[share, epoch] for d in drops):.1%}"
+                for epoch in ("last", "best")
+            },
+        }
+        for share in shares
+        if all((share, "last") in of_one for of_one in drops)
+    ]
+    blocks.append(f"### Mean over {len(drops)} tasks\n\n{format_table(rows, 'markdown')}")
+    return "\n\n".join(blocks)
 
 
 def _number(match: re.Match) -> str:

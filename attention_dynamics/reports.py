@@ -379,7 +379,7 @@ def _papa_tables(numbers: list[dict], problems: list[str]) -> tuple:
     for path in result_files("papa"):
         try:
             content = read_json(path, "results")
-            tables, drops = _papa_file(content)
+            tables, drops = papa_file(content)
         except InputError as error:
             problems.append(str(error))
             continue
@@ -410,8 +410,11 @@ def _papa_tables(numbers: list[dict], problems: list[str]) -> tuple:
     return groups, takeaways, used
 
 
-def _papa_file(content: dict) -> tuple[list[dict], dict[str, list[float]]]:
-    """A table per folder; model -> the drops of its tasks with all heads constant."""
+def papa_file(content: dict) -> tuple[list[dict], dict[str, list[float]]]:
+    """What collect_papa_stats.py has written: a table per folder; model -> drops of its tasks.
+
+    The drops are those with all heads constant.
+    """
     tables, drops = [], {}
     for name, one in content.items():
         by_heads: dict[int, dict] = {}
@@ -431,7 +434,10 @@ def _papa_file(content: dict) -> tuple[list[dict], dict[str, list[float]]]:
             ]
             for heads, epochs in sorted(by_heads.items())
         ]
-        head = ["constant heads", "seeds", "score, last epoch", "drop", "score, best epoch", "drop"]
+        head = ["constant heads", "seeds"]
+        head += [
+            f"{what}, {epoch} epoch" for epoch in ("last", "best") for what in ("score", "drop")
+        ]
         title = f"{name}: {one['metric']} of {one['model']} on {one['task']}"
         tables.append(_table(title, head, ["", *["number"] * 5], rows))
     return tables, drops
