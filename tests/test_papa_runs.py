@@ -514,7 +514,7 @@ def test_an_interrupted_run_continues(cola, papa, monkeypatch, kind):
     assert sorted(path.name for path in killed.iterdir()) == [
         "checkpoint-2", "checkpoint-4", "unfinished.json",
     ]  # fmt: skip
-    with pytest.raises(InputError, match=r"learning_rate was 0\.001, is 0\.5"):
+    with pytest.raises(InputError, match=r"learning_rate was '0\.001', is '0\.5'"):
         cola.run(killed.name, *options, "--learning_rate", "0.5")
     (killed / "checkpoint-4" / "trainer_state.json").unlink()  # killed while writing it
     cola.run(killed.name, *options)
