@@ -7,7 +7,7 @@ from arguments import AveragesArguments, DataArguments, LayoutArguments
 from constants import AVERAGES, read_about, write_averages
 from data import Collator
 from encoders import Encoder
-from models import RecordedHeads, install
+from models import RecordedHeads, counts_positions, install
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
@@ -39,7 +39,6 @@ def average(
     """
     base = encoder.base.to(device).eval()
     layers, columns = install(base, RecordedHeads, [[]] * encoder.layers, length)
-    counts = hasattr(base.embeddings, "create_position_ids_from_input_ids")
     patterns = torch.zeros(length, length, dtype=torch.float64)
     for batch in tqdm(loader, desc="averaging", unit="batch", disable=not bar):
         batch.pop("labels", None)
@@ -48,7 +47,7 @@ def average(
         patterns[places[:, None], places] += valid.t() @ valid
         columns.places = places.to(device)
         batch = {name: tensor.to(device) for name, tensor in batch.items()}
-        if not counts:
+        if not counts_positions(base):
             batch["position_ids"] = columns.places[None]
         base(**batch)
     return torch.stack([heads.sums for heads in layers]).cpu(), patterns

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import transformers
 from arguments import ModelArguments
-from models import PapaModel, attentions, stock_class
+from models import PapaModel, attentions, counts_positions, stock_class
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -116,8 +116,8 @@ def fit(tokenizer: PreTrainedTokenizerBase, base: PreTrainedModel) -> None:
     places = getattr(base.embeddings, "position_embeddings", None)
     if places is not None:
         # RoBERTa counts from behind its padding index.
-        counts = hasattr(base.embeddings, "create_position_ids_from_input_ids")
-        most = places.num_embeddings - (base.embeddings.padding_idx + 1 if counts else 0)
+        before = base.embeddings.padding_idx + 1 if counts_positions(base) else 0
+        most = places.num_embeddings - before
         tokenizer.model_max_length = min(tokenizer.model_max_length, most)
     if getattr(base.config, "type_vocab_size", 0) < 2:
         tokenizer.model_input_names = ["input_ids", "attention_mask"]

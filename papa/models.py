@@ -16,6 +16,7 @@ the layer's ``papa``: :class:`Heads`, :class:`MixedHeads` or :class:`RecordedHea
 import copy
 
 import torch
+from tasks import IGNORED
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import (
@@ -35,7 +36,6 @@ from transformers.models.deberta.modeling_deberta import DisentangledSelfAttenti
 from attention_dynamics.errors import InputError
 
 ATTENTION = "papa"  # our name in the library's registries
-UNLABELLED = -100  # as cross_entropy has it
 
 # What the library calls the projections of queries, keys and values.
 PROJECTIONS = (("query", "key", "value"), ("q_lin", "k_lin", "v_lin"))
@@ -448,6 +448,14 @@ def install(
     return layers, columns
 
 
+def counts_positions(encoder: PreTrainedModel) -> bool:
+    """Whether an encoder derives positions from the tokens that are not padding, as RoBERTa does.
+
+    Then it makes no difference to it where they stand, and it needs no position ids.
+    """
+    return hasattr(encoder.embeddings, "create_position_ids_from_input_ids")
+
+
 @torch.no_grad()
 def check_used(encoder: PreTrainedModel, layers: list[Heads]) -> None:
     """Run the encoder on two tokens; InputError unless every layer attends with its heads."""
@@ -540,7 +548,7 @@ class FrozenHead(nn.Module):
         """
         if self.task == "token":
             if self.training and labels is not None:  # nothing else counts
-                labelled = labels != UNLABELLED
+                labelled = labels != IGNORED
                 states = [state[labelled] for state in states]
                 labels = labels[labelled]
             logits = self.token_head(list(states))
@@ -594,9 +602,7 @@ class PapaModel(PreTrainedModel):
         self.layers, self.columns = install(
             stock.base_model, kind, settings["static_heads"], settings["max_length"]
         )
-        # RoBERTa counts the tokens that are not padding: where they stand makes no difference.
-        embeddings = stock.base_model.embeddings
-        self.counts_positions = hasattr(embeddings, "create_position_ids_from_input_ids")
+        self.counts_positions = counts_positions(stock.base_model)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
