@@ -15,8 +15,9 @@ import math
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -101,6 +102,27 @@ class Parts:
             shutil.rmtree(self.folder)
 
 
+@contextlib.contextmanager
+def signals_to(handler: Callable[[int, object], None]) -> Iterator[None]:
+    """Within the block SIGINT and SIGTERM, unless they are ignored, call ``handler``."""
+    numbers = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    earlier = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, before in earlier.items():
+            signal.signal(number, before)
+
+
+def end_on(number: int) -> NoReturn:
+    """End on the signal ``number``: raise Terminated on SIGTERM, else KeyboardInterrupt."""
+    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
 class Training:
     """Updates of a model that can be stopped at any time, and go on in another process::
 
@@ -154,10 +176,8 @@ class Training:
         if self.path is not None and (state := kept(self.path, self.settings)) is not None:
             self._restore(state)
             print(f"{self.path}: goes on after {self.step} steps", flush=True)
-        self._handlers = {}
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                self._handlers[number] = signal.signal(number, self._stop)
+        self._signals = contextlib.ExitStack()
+        self._signals.enter_context(signals_to(self._stop))
         return self
 
     def __exit__(self, kind, error, traceback) -> None:
@@ -166,14 +186,13 @@ class Training:
             if stopped and not self._updating and self._kept_step != self.step:
                 self.write()
         finally:
-            for number, handler in self._handlers.items():
-                signal.signal(number, handler)
+            self._signals.close()
 
     def _stop(self, number: int, frame) -> None:
         if self._updating and self._signal is None:
             self._signal = number  # the update is finished first; a second signal ends it at once
             return
-        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        end_on(number)
 
     @contextlib.contextmanager
     def update(self) -> Iterator[None]:

@@ -28,11 +28,12 @@ from models import PapaModel
 from states import HeadOnly, cached, collate
 from torch import Tensor
 from torch.utils.data import Dataset
-from transformers import EvalPrediction, Trainer
-from transformers.trainer_utils import PredictionOutput
+from transformers import EvalPrediction, Trainer, TrainerCallback
+from transformers.trainer_utils import PredictionOutput, TrainOutput
 
 from attention_dynamics.errors import InputError, WorkError
 from attention_dynamics.files import check_writable, read_json, sha256, write_json
+from attention_dynamics.resume import end_on, signals_to
 from attention_dynamics.runs import differences, provenance
 
 # What a run leaves in its folder, beside RECORD, which is written last.
@@ -80,6 +81,8 @@ def run(
             write_order(folder, model.lambdas.cpu(), of)
         write_json(folder / RECORD, {**record, **provenance()})
         (folder / UNFINISHED).unlink()
+        if args.save_strategy == "no":  # what a signal has left
+            remove_checkpoints(folder)
         shown = ", ".join(f"{name} {scores[name]:.4f}" for name in scores if is_measured(name))
         heads = f"{options.papa.static_heads_num} of {record['num_heads']} heads constant"
         print(f"{folder}: {heads}; {shown or 'not evaluated'}")
@@ -191,6 +194,12 @@ def remove_run(folder: Path) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+def remove_checkpoints(folder: Path) -> None:
+    """Remove the checkpoints that a run has left in its folder."""
+    for path in folder.glob("checkpoint-*"):
+        shutil.rmtree(path)
+
+
 def read_record(path: Path) -> dict:
     """The record of a run; else InputError."""
     record = read_json(path, "run record")
@@ -294,6 +303,38 @@ class FiniteTrainer(Trainer):
         return loss
 
 
+class StopCallback(TrainerCallback):
+    """SIGINT and SIGTERM: the step under way is finished and a checkpoint written before the end.
+
+    A second signal ends the run at once.
+    """
+
+    def __init__(self):
+        self._signal: int | None = None
+
+    def ask(self, number: int, frame: object) -> None:
+        """The handler of the signals, as long as the Trainer trains."""
+        if self._signal is not None:
+            end_on(number)
+        self._signal = number
+
+    def on_step_end(self, args, state, control, **kwargs) -> None:
+        """Called by the Trainer after an update, and after an evaluation."""
+        if self._signal is not None:
+            control.should_save = True
+
+    on_evaluate = on_step_end  # an evaluation may take longer than the steps before it
+
+    def on_save(self, args, state, control, **kwargs) -> None:
+        """Called by the Trainer after it has written a checkpoint."""
+        self.end()
+
+    def end(self) -> None:
+        """End the run, if a signal has come."""
+        if self._signal is not None:
+            end_on(self._signal)
+
+
 def finite_metrics(metrics: Metrics, prediction: EvalPrediction) -> dict[str, float]:
     """``metrics`` of what is predicted; WorkError when that is no number."""
     if not np.isfinite(prediction.predictions).all():
@@ -339,7 +380,7 @@ def train_and_evaluate(
         raise InputError(f"the options do not fit this model or machine: {reason}") from None
     if args.do_train:
         try:
-            result = trainer.train(resume_from_checkpoint=checkpoint_to_resume(args))
+            result = train(trainer, checkpoint_to_resume(args))
         except ImportError as error:  # of an optimiser
             raise InputError(f"the options need a package: {error}") from None
         except KeyError as error:
@@ -374,6 +415,21 @@ def train_and_evaluate(
     }
     trainer.save_state()
     return scores, predicted
+
+
+def train(trainer: Trainer, checkpoint: str | None) -> TrainOutput:
+    """Train from a checkpoint, or from the start; what a signal would lose is in another one.
+
+    Of several processes each gets the signal at a step of its own: there it ends the run at once.
+    """
+    if trainer.args.world_size > 1:
+        return trainer.train(resume_from_checkpoint=checkpoint)
+    stop = StopCallback()
+    trainer.add_callback(stop)
+    with signals_to(stop.ask):
+        result = trainer.train(resume_from_checkpoint=checkpoint)
+        stop.end()
+    return result
 
 
 def is_measured(name: str) -> bool:

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import random
 import re
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ from transformers import (
     TrainerCallback,
 )
 
-from attention_dynamics.errors import InputError, WorkError
+from attention_dynamics.errors import InputError, Terminated, WorkError
 
 LENGTH, LAYERS, HEADS = 16, 2, 4
 WORDS = ("the", "a", "dog", "cat", "bird", "sees", "likes", "hears", "sleeps", "red", "big", "old")
@@ -523,6 +524,50 @@ def test_an_interrupted_run_continues(cola, papa, monkeypatch, kind):
     assert not (killed / "unfinished.json").exists()
     if kind == "lambdas":
         assert (killed / "lambdas.npy").read_bytes() == (whole / "lambdas.npy").read_bytes()
+
+
+class Signal(TrainerCallback):
+    """SIGTERM, as ``kill`` sends it, in the middle of the fifth step or of the second evaluation."""
+
+    def __init__(self, moment: str):
+        self.moment = moment
+
+    def on_step_begin(self, args, state, control, **_):
+        if self.moment == "step" and state.global_step == 4:
+            self.send()
+
+    def on_prediction_step(self, args, state, control, **_):
+        if self.moment == "evaluation" and state.global_step == 6:
+            self.send()
+
+    def send(self):
+        self.moment = "sent"  # a second one would end the run at once
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("moment", ["step", "evaluation"])
+def test_a_terminated_run_keeps_what_it_has(cola, papa, monkeypatch, moment):
+    """Whatever --save_strategy: the step is finished and kept, and the run goes on from there."""
+    options = [*cola.static(3), "--grad_for_classifier_and_static_only", "--save_strategy", "no"]
+    options += ["--max_steps", "8", "--eval_strategy", "steps", "--eval_steps", "6"]
+    whole = cola.run(f"{moment}_whole", *options)
+    start = papa.training.FiniteTrainer.__init__
+
+    def signalled(self, *args, **kwargs):
+        start(self, *args, **kwargs, callbacks=[Signal(moment)])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(papa.training.FiniteTrainer, "__init__", signalled)
+        with pytest.raises(Terminated):
+            cola.run(f"{moment}_killed", *options)
+    killed = cola.folder / f"{moment}_killed"
+    at = {"step": 5, "evaluation": 6}[moment]
+    assert sorted(path.name for path in killed.iterdir()) == [f"checkpoint-{at}", "unfinished.json"]
+    handler = signal.getsignal(signal.SIGTERM)
+    cola.run(killed.name, *options)
+    assert signal.getsignal(signal.SIGTERM) is handler
+    assert scores(killed) == scores(whole)
+    assert {path.name for path in killed.iterdir()} == {path.name for path in whole.iterdir()}
 
 
 def test_a_model_and_its_checkpoints_move_with_their_results(cola):
