@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from arguments import DataArguments, LayoutArguments, Options, TrainerArguments
+from arguments import DataArguments, LayoutArguments, Options
+from checkpoints import checkpoint_of, remove_checkpoints, train
 from constants import (
     AVERAGES,
     LAMBDAS,
@@ -28,12 +29,11 @@ from models import PapaModel
 from states import HeadOnly, cached, collate
 from torch import Tensor
 from torch.utils.data import Dataset
-from transformers import EvalPrediction, Trainer, TrainerCallback
-from transformers.trainer_utils import PredictionOutput, TrainOutput
+from transformers import EvalPrediction, Trainer
+from transformers.trainer_utils import PredictionOutput
 
 from attention_dynamics.errors import InputError, WorkError
 from attention_dynamics.files import check_writable, read_json, sha256, write_json
-from attention_dynamics.resume import end_on, signals_to
 from attention_dynamics.runs import differences, provenance
 
 # What a run leaves in its folder, beside RECORD, which is written last.
@@ -194,12 +194,6 @@ def remove_run(folder: Path) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def remove_checkpoints(folder: Path) -> None:
-    """Remove the checkpoints that a run has left in its folder."""
-    for path in folder.glob("checkpoint-*"):
-        shutil.rmtree(path)
-
-
 def read_record(path: Path) -> dict:
     """The record of a run; else InputError."""
     record = read_json(path, "run record")
@@ -211,32 +205,6 @@ def read_record(path: Path) -> dict:
     ):
         raise InputError(f"{path} is no run record: remove it, or name another --output_dir")
     return record
-
-
-def checkpoint_of(folder: Path) -> Path | None:
-    """The last complete checkpoint of the Trainer in a folder; None when there is none."""
-    complete = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
-    return max(complete, key=lambda path: int(path.name.split("-")[1]), default=None)
-
-
-def checkpoint_to_resume(args: TrainerArguments) -> str | None:
-    """The checkpoint that --resume_from_checkpoint names, or the last one in --output_dir.
-
-    A path or ``true``, the last one, which an unfinished run goes on from by itself; ``false``
-    begins anew. Raises InputError when it is not there or not complete.
-    """
-    wanted = str(args.resume_from_checkpoint or "true").lower()
-    if wanted == "false":
-        return None
-    if wanted == "true":
-        last = checkpoint_of(Path(args.output_dir))
-        return None if last is None else str(last)
-    if not (Path(args.resume_from_checkpoint) / "trainer_state.json").is_file():
-        raise InputError(
-            f"--resume_from_checkpoint {args.resume_from_checkpoint} is no complete checkpoint: it "
-            "has no trainer_state.json"
-        )
-    return args.resume_from_checkpoint
 
 
 def run_record(task: str, encoder: Encoder, datasets: dict[str, Dataset], options: Options) -> dict:
@@ -303,38 +271,6 @@ class FiniteTrainer(Trainer):
         return loss
 
 
-class StopCallback(TrainerCallback):
-    """SIGINT and SIGTERM: the step under way is finished and a checkpoint written before the end.
-
-    A second signal ends the run at once.
-    """
-
-    def __init__(self):
-        self._signal: int | None = None
-
-    def ask(self, number: int, frame: object) -> None:
-        """The handler of the signals, as long as the Trainer trains."""
-        if self._signal is not None:
-            end_on(number)
-        self._signal = number
-
-    def on_step_end(self, args, state, control, **kwargs) -> None:
-        """Called by the Trainer after an update, and after an evaluation."""
-        if self._signal is not None:
-            control.should_save = True
-
-    on_evaluate = on_step_end  # an evaluation may take longer than the steps before it
-
-    def on_save(self, args, state, control, **kwargs) -> None:
-        """Called by the Trainer after it has written a checkpoint."""
-        self.end()
-
-    def end(self) -> None:
-        """End the run, if a signal has come."""
-        if self._signal is not None:
-            end_on(self._signal)
-
-
 def finite_metrics(metrics: Metrics, prediction: EvalPrediction) -> dict[str, float]:
     """``metrics`` of what is predicted; WorkError when that is no number."""
     if not np.isfinite(prediction.predictions).all():
@@ -380,7 +316,7 @@ def train_and_evaluate(
         raise InputError(f"the options do not fit this model or machine: {reason}") from None
     if args.do_train:
         try:
-            result = train(trainer, checkpoint_to_resume(args))
+            result = train(trainer)
         except ImportError as error:  # of an optimiser
             raise InputError(f"the options need a package: {error}") from None
         except KeyError as error:
@@ -415,21 +351,6 @@ def train_and_evaluate(
     }
     trainer.save_state()
     return scores, predicted
-
-
-def train(trainer: Trainer, checkpoint: str | None) -> TrainOutput:
-    """Train from a checkpoint, or from the start; what a signal would lose is in another one.
-
-    Of several processes each gets the signal at a step of its own: there it ends the run at once.
-    """
-    if trainer.args.world_size > 1:
-        return trainer.train(resume_from_checkpoint=checkpoint)
-    stop = StopCallback()
-    trainer.add_callback(stop)
-    with signals_to(stop.ask):
-        result = trainer.train(resume_from_checkpoint=checkpoint)
-        stop.end()
-    return result
 
 
 def is_measured(name: str) -> bool:

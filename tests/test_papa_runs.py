@@ -16,13 +16,12 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 from conftest import ROOT, load_folder
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tiny_task import HEADS, LAYERS, SIZES, tokenizer, words, write_cola
 from transformers import (
     AlbertConfig,
     AutoModel,
     BertConfig,
     DebertaConfig,
-    PreTrainedTokenizerFast,
     RemBertConfig,
     RobertaConfig,
     TrainerCallback,
@@ -30,19 +29,7 @@ from transformers import (
 
 from attention_dynamics.errors import InputError, Terminated, WorkError
 
-LENGTH, LAYERS, HEADS = 16, 2, 4
-WORDS = ("the", "a", "dog", "cat", "bird", "sees", "likes", "hears", "sleeps", "red", "big", "old")
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-SIZES = {
-    "vocab_size": len(SPECIAL) + len(WORDS),
-    "hidden_size": 16,
-    "num_hidden_layers": LAYERS,
-    "num_attention_heads": HEADS,
-    "intermediate_size": 24,
-    "max_position_embeddings": 40,
-    "pad_token_id": 0,
-    "initializer_range": 0.3,  # attention far from uniform
-}
+LENGTH = 16
 CONFIGS = {
     "bert": BertConfig(**SIZES),
     "bert, no dropout": BertConfig(
@@ -98,34 +85,6 @@ def place(tmp_path_factory) -> Path:
         ]
         (folder / f"{split}.conll").write_text("\n".join(sentences))
     return folder
-
-
-def tokenizer() -> PreTrainedTokenizerFast:
-    """A word is a token; token types tell a pair's sentences apart."""
-    vocab = {word: number for number, word in enumerate((*SPECIAL, *WORDS))}
-    made = Tokenizer(models.WordLevel(vocab, unk_token="[UNK]"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep")}
-    columns = ["input_ids", "token_type_ids", "attention_mask"]
-    return PreTrainedTokenizerFast(tokenizer_object=made, model_input_names=columns, **names)
-
-
-def words(rng: random.Random) -> list[str]:
-    return [rng.choice(WORDS) for _ in range(rng.randint(2, 8))]
-
-
-def write_cola(folder: Path, rng: random.Random) -> None:
-    folder.mkdir()
-    for split, size in (("train", 24), ("dev", 10)):
-        rows = (f"x\t{number % 2}\t\t{' '.join(words(rng))}\n" for number in range(size))
-        (folder / f"{split}.tsv").write_text("".join(rows))
-    rows = (f"{number}\t{' '.join(words(rng))}\n" for number in range(5))
-    (folder / "test.tsv").write_text("index\tsentence\n" + "".join(rows))
 
 
 def write_pairs(folder: Path, rng, column: str, labels: tuple, dev: tuple[str, ...]) -> None:
@@ -517,7 +476,7 @@ def test_an_interrupted_run_continues(cola, papa, monkeypatch, kind):
     ]  # fmt: skip
     with pytest.raises(InputError, match=r"learning_rate was '0\.001', is '0\.5'"):
         cola.run(killed.name, *options, "--learning_rate", "0.5")
-    (killed / "checkpoint-4" / "trainer_state.json").unlink()  # killed while writing it
+    (killed / "checkpoint-4" / "checksums.json").unlink()  # killed while writing it
     cola.run(killed.name, *options)
     assert (killed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert scores(killed) == scores(whole)
@@ -527,7 +486,7 @@ def test_an_interrupted_run_continues(cola, papa, monkeypatch, kind):
 
 
 class Signal(TrainerCallback):
-    """SIGTERM, as ``kill`` sends it, in the middle of the fifth step or of the second evaluation."""
+    """SIGTERM, as ``kill`` sends it, in the fifth step or in the first evaluation."""
 
     def __init__(self, moment: str):
         self.moment = moment
@@ -568,6 +527,35 @@ def test_a_terminated_run_keeps_what_it_has(cola, papa, monkeypatch, moment):
     assert signal.getsignal(signal.SIGTERM) is handler
     assert scores(killed) == scores(whole)
     assert {path.name for path in killed.iterdir()} == {path.name for path in whole.iterdir()}
+
+
+def test_a_damaged_checkpoint_is_refused(cola, papa, monkeypatch):
+    """Whichever of its files has changed by a bit, or is half there."""
+    options = [*cola.static(3), "--grad_for_classifier_only", "--save_strategy", "steps"]
+    options += ["--save_steps", "2"]
+    start = papa.training.FiniteTrainer.__init__
+
+    def interrupted(self, *args, **kwargs):
+        start(self, *args, **kwargs, callbacks=[Interrupt()])
+
+    monkeypatch.setattr(papa.training.FiniteTrainer, "__init__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cola.run("bits", *options)
+    checkpoint = cola.folder / "bits" / "checkpoint-4"
+    files = sorted(path for path in checkpoint.iterdir() if path.name != "checksums.json")
+    assert len(files) >= 7
+    for path in files:
+        content = path.read_bytes()
+        middle = len(content) // 2
+        flipped = bytes([content[middle] ^ 1])
+        for damaged in (content[:middle], content[:middle] + flipped + content[middle + 1 :]):
+            path.write_bytes(damaged)
+            with pytest.raises(InputError, match="checkpoint-4 is damaged: remove it"):
+                cola.run("bits", *options)
+        path.write_bytes(content)
+    (checkpoint / files[0].name).unlink()
+    with pytest.raises(InputError, match="checkpoint-4 is damaged: remove it"):
+        cola.run("bits", *options)
 
 
 def test_a_model_and_its_checkpoints_move_with_their_results(cola):
@@ -763,7 +751,7 @@ def test_damaged_files_are_refused(cola, capsys, name):
     path.parent.mkdir(exist_ok=True)
     if name.endswith("unfinished.json"):  # read only beside a checkpoint
         (path.parent / "checkpoint-1").mkdir()
-        (path.parent / "checkpoint-1" / "trainer_state.json").write_text("{}")
+        (path.parent / "checkpoint-1" / "checksums.json").write_text("{}")
     path.write_bytes(content)
     try:
         command = cola.options("damaged", *cola.static(2), "--grad_for_classifier_only", "true")

@@ -19,17 +19,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from conftest import ROOT, load_folder, make_small_pairs, make_small_set
+from tiny_task import make_tiny_task
 
 # What a record says of the machine and the time, which differs between two runs of one command.
 VOLATILE = {
     "started", "finished", "commit", "seconds", "seconds_per_step", "training_seconds",
     "peak_memory_mb",
+    # of the Trainer; train_loss is left out of a run that went on
+    "train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second",
+    "eval_runtime", "eval_samples_per_second", "eval_steps_per_second",
+    "predict_runtime", "predict_samples_per_second", "predict_steps_per_second",
 }  # fmt: skip
 
 # What takes long to import; torch asks for its compiler when the first optimiser is made.
 PRELOADED = [
     "torch", "torch._dynamo", "scipy.stats", "sentencepiece", "sacrebleu", "tqdm",
-    "attention_dynamics.figures", "attention_dynamics.logs", "attention_dynamics.resume",
+    "transformers.trainer", "accelerate", "sklearn.metrics", "attention_dynamics.figures",
+    "attention_dynamics.logs", "attention_dynamics.resume",
 ]  # fmt: skip
 
 
@@ -49,6 +55,15 @@ class Case(NamedTuple):
     patches: dict = {}  # noqa: RUF012
 
 
+ENCODER = (
+    "--model_name_or_path encoder --task_name cola --task_dir cola --max_seq_length 16 "
+    "--per_device_train_batch_size 4 --use_papa_preprocess true"
+)
+PAPA = (
+    f"{ENCODER} --do_train --do_eval --do_predict --num_train_epochs 5 --eval_strategy epoch "
+    "--save_strategy steps --save_steps 2 --save_total_limit 3 --static_heads_dir constants "
+    "--disable_tqdm true --learning_rate 1e-3 --use_cpu true"
+)
 COPYING = "--hidden_dim 8 --bsize 4 --device cpu"
 CLASSIFIER = "--dataset small --steps 60 --save_every 7 --custom_saves 0,5,11,40"
 TRANSLATOR = "--dataset small --epochs 6 --save_every 4 --custom_saves 3,9"
@@ -93,6 +108,20 @@ CASES = {
         f"{COPYING} --seq_length 3 --num_steps 21 --num_good 3 --num_bad 3 --num_random 3 "
         "--num_heads 2 --num_samples 2 --jobs 1",
         patches={"heads.GOOD": 0.3, "heads.EVALUATION_SIZE": 40},
+    ),
+    "papa_constants": Case(
+        "papa/run_papa_glue_avgs_creator.py", f"{ENCODER} --device cpu --output_dir constants"
+    ),
+    "papa_order": Case(
+        "papa/run_papa_glue.py",
+        f"{PAPA} --sort_calculating true --output_dir order",
+        ("papa_constants",),
+    ),
+    "papa_heads": Case(
+        "papa/run_papa_glue.py",
+        f"{PAPA} --grad_for_classifier_only true --sorting_heads_dir order --static_heads_num 5 "
+        "--output_dir heads",
+        ("papa_constants", "papa_order"),
     ),
 }
 
@@ -182,16 +211,21 @@ def make_folder(folder: Path, case: Case) -> None:
     if case.script.startswith("translation"):
         with contextlib.chdir(folder):
             make_small_pairs(folder, load_folder(ROOT / "translation"))
+    if case.script.startswith("papa"):
+        make_tiny_task(folder)
     for name in case.before:
         finish(folder, CASES[name])
 
 
 def result_of(folder: Path) -> dict[str, object]:
-    """All files of ``folder``: their bytes, or of a JSON file what is the same in every run."""
+    """All files of ``folder``: their bytes, or of a JSON file what is the same in every run.
+
+    The Trainer's checkpoints are left out: which it keeps depends on what it has been through.
+    """
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if path.is_dir() or name in ("printed.txt", "events.txt"):
+        if path.is_dir() or name in ("printed.txt", "events.txt") or "/checkpoint-" in name:
             continue
         content = path.read_bytes()
         found[name] = _lasting(json.loads(content)) if path.suffix == ".json" else content
@@ -201,6 +235,8 @@ def result_of(folder: Path) -> dict[str, object]:
 def _lasting(value: object) -> object:
     if isinstance(value, dict):
         return {key: _lasting(entry) for key, entry in value.items() if key not in VOLATILE}
+    if isinstance(value, list):
+        return [_lasting(entry) for entry in value]
     return value
 
 
