@@ -8,10 +8,12 @@ A table stands between two comments, of which the first says where it comes from
 with the kind of performance (acc, bleu) and the metrics; instead of both, ``papers`` gives the
 numbers beside those of the paper, and ``papa`` those of a results file of collect_papa_stats.py. A
 number in running text is followed by such a comment; it is the statistic of a result, or of the
-paper (papers.json), in the given format::
+paper (papers.json), or an entry of a JSON file (keys of objects, indices of lists), in the given
+format::
 
     0.301<!-- = results/translation.pkl multi30k / top 5% match / val / val_acc / agr_unif .3f -->
     0.310<!-- = paper multi30k / top 5% match / val / val_acc / agr_unif .3f -->
+    1.34<!-- = benchmarks/results/papa.json forward / rows / 0 / ratio .2f -->
 
 A format that ends in % gives the number in percent, without the sign.
 """
@@ -29,8 +31,7 @@ from attention_dynamics.tables import format_table
 
 _TABLES = re.compile(r"(<!-- tables: ([^|>]+?) \|([^>]*?)-->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _NUMBER = re.compile(
-    r"(-?\d+(?:\.\d+)?)"
-    r"(<!-- = (paper|\S+\.pkl) ([^>]+?) / ([^>]+?) / (\w+) / (\w+) / (\w+) (\.\d[f%]) -->)"
+    r"(-?\d+(?:\.\d+)?)(<!-- = (paper|\S+\.pkl|\S+\.json) ([^>]+?) (\.\d[f%]) -->)"
 )
 _ANY_NUMBER = "<!-- = "
 _PERF = {
@@ -113,22 +114,41 @@ def _papa_tables(path: Path) -> str:
 
 
 def _number(match: re.Match) -> str:
-    _, comment, source, *key, statistic, form = match.groups()
-    key = tuple(key)
-    if source == "paper":
-        found = [
-            number["value"]
-            for number in read_papers()["numbers"]
-            if number["statistic"] == statistic
-            and number.get("iteration") is None
-            and tuple(number.get(k) for k in ("dataset", "metric", "split", "performance")) == key
-        ]
-        value = found[0] if found else None
-    else:
-        value = read_results(Path(source)).get(key, {}).get(statistic)
-    if value is None:
-        raise InputError(f"{source} has no {statistic} of {' / '.join(key)}")
+    _, comment, source, path, form = match.groups()
+    keys = tuple(path.split(" / "))
+    value = None
+    if source.endswith(".json"):
+        value = _entry(read_json(Path(source), "results"), keys)
+    elif len(keys) == 5:
+        *key, statistic = keys
+        if source == "paper":
+            value = _paper_number(tuple(key), statistic)
+        else:
+            value = read_results(Path(source)).get(tuple(key), {}).get(statistic)
+    if type(value) not in (int, float):
+        raise InputError(f"{source} has no number {path}")
     return f"{value:{form}}".removesuffix("%") + comment
+
+
+def _entry(content: object, keys: tuple[str, ...]) -> object:
+    """What stands under ``keys`` in JSON; None when there is nothing."""
+    for key in keys:
+        if isinstance(content, dict):
+            content = content.get(key)
+        elif isinstance(content, list) and key.isdecimal() and int(key) < len(content):
+            content = content[int(key)]
+        else:
+            return None
+    return content
+
+
+def _paper_number(key: tuple[str, ...], statistic: str) -> float | None:
+    """The paper's number; None when it is not known."""
+    for number in read_papers()["numbers"]:
+        of = tuple(number.get(k) for k in ("dataset", "metric", "split", "performance"))
+        if (of, number["statistic"], number.get("iteration")) == (key, statistic, None):
+            return number["value"]
+    return None
 
 
 def _paper_rows(experiment: str, results: dict) -> list[dict]:

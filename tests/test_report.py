@@ -246,6 +246,16 @@ def test_a_number_that_differs_is_mended(tmp_path, monkeypatch):
     percent = COMMENT.replace("agr_unif .3f", "agr_unif .1%")
     page.write_text(f"It is 0.999{COMMENT}, or 5{percent}%.\n")
     assert quotes.rewritten(page) == f"It is 0.301{COMMENT}, or 30.1{percent}%.\n"
+    (tmp_path / "file.json").write_text(
+        '{"rows": [{"a b": 1}, {"a b": 2.25, "c": "3", "d": true}]}'
+    )
+    of_file = f"<!-- = {tmp_path}/file.json rows / 1 / a b .1f -->"
+    page.write_text(f"It is 9{of_file}.")
+    assert quotes.rewritten(page) == f"It is 2.2{of_file}."
+    for missing in ("rows / 1 / c", "rows / 1 / d", "rows / 2 / c", "rows / x", "rows", "none / 1"):
+        page.write_text(f"It is 9{of_file.replace('rows / 1 / a b', missing)}.")
+        with pytest.raises(InputError, match=f"has no number {missing}"):
+            quotes.rewritten(page)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +263,10 @@ def test_a_number_that_differs_is_mended(tmp_path, monkeypatch):
     [
         (f"1{COMMENT.replace('.3f', '')}", "is not of the form"),
         (f"one{COMMENT}", "is not of the form"),
-        (f"1{COMMENT.replace('agr_unif', 'agr_none')}", "has no agr_none of multi30k"),
+        (
+            f"1{COMMENT.replace('agr_unif', 'agr_none')}",
+            "has no number multi30k / top 5% match / val / val_acc / agr_none",
+        ),
         (f"1{COMMENT.replace('results/', '')}", "results translation.pkl does not exist"),
         ("<!-- tables: results/translation.pkl | acc | top 5% match -->\n", "is not of the form"),
         ("<!-- tables: results/translation.pkl | acc | odd -->\n<!-- end -->", "nothing of acc"),
