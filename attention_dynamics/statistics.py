@@ -43,8 +43,7 @@ def summarise(
             (departure 10); None when it was not dumped.
         baselines: result name ("px", "logistic", ...) -> scores laid out as the arrays of ``logs``.
         beta_sign: ``(scores,)`` +1 or -1 that turns β into a vote for the correct label; None when
-        β
-            is one already.
+            it is one already.
         seed: of the shuffles and of the bootstrap.
 
     Returns:

@@ -273,3 +273,19 @@ def test_no_placeholder_is_left_and_no_script_is_missing():
     }
     for name in re.findall(r"`(?:python|bash) ([\w/]+\.(?:py|sh))", text):
         assert [*ROOT.glob(f"**/{name}")], name
+
+
+def test_troubleshooting_quotes_what_scripts_say():
+    """The messages in the first column, but for names and numbers, stand in the code."""
+    section = (
+        (ROOT / "README.md").read_text().partition("## Troubleshooting")[2].partition("\n## ")[0]
+    )
+    rows = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+    assert len(rows) >= 8
+    code = "".join(
+        path.read_text() for path in [*ROOT.glob("*/*.py"), *ROOT.glob("*.sh")] if path.is_file()
+    )
+    code = re.sub(r'"\s+f?"', "", re.sub(r"\{[^{}]*\}|\$\([^()]*\)", "*", code))
+    names = r"configs/mine_log\.json|data/mine|node7|Python [\d.]+(?=,)|\b(600|8000|4321)\b"
+    for row in rows:
+        assert re.sub(names, "*", row) in code, row
