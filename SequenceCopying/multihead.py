@@ -73,21 +73,29 @@ Names = tuple[str, ...]
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     numbers = {
-        "num_good": (20, "good heads to find"),
-        "num_bad": (20, "bad heads to find"),
-        "num_random": (30, "random heads"),
-        "num_samples": (50, "combinations of each kind"),
-        "num_heads": (8, "heads of a combination"),
-        "num_steps": (200, "updates of a trial"),
-        "hidden_dim": (256, "size of embeddings and states"),
-        "seq_length": (40, "tokens to copy"),
-        "bsize": (128, "sequences in a batch"),
-        "max_candidates": (1000, "give up when this many heads have been tried"),
+        "heads": {
+            "num_good": (20, "good heads to find"),
+            "num_bad": (20, "bad heads to find"),
+            "num_random": (30, "random heads"),
+            "max_candidates": (1000, "give up when this many heads have been tried"),
+        },
+        "combinations": {
+            "num_samples": (50, "combinations of each kind"),
+            "num_heads": (8, "heads of a combination"),
+        },
+        "training": {
+            "num_steps": (200, "updates of a trial"),
+            "hidden_dim": (256, "size of embeddings and states"),
+            "seq_length": (40, "tokens to copy"),
+            "bsize": (128, "sequences in a batch"),
+        },
     }
-    for name, (default, meaning) in numbers.items():
-        parser.add_argument(
-            f"--{name}", type=count, default=default, help=f"{meaning} (default: %(default)s)"
-        )
+    for title, of_group in numbers.items():
+        group = parser.add_argument_group(title)
+        for name, (default, meaning) in of_group.items():
+            group.add_argument(
+                f"--{name}", type=count, default=default, help=f"{meaning} (default: %(default)s)"
+            )
     parser.add_argument(
         "--seed",
         type=seed,
@@ -105,8 +113,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--out_dir", default="figures", help="folder of the figure (default: %(default)s)"
     )
     parser.add_argument("--overwrite", action="store_true", help="make a finished output anew")
-    add_device_options(parser)
-    add_jobs_option(parser)
+    add_jobs_option(add_device_options(parser))
     args = parser.parse_args(argv)
     possible = {
         "bad": math.comb(args.num_bad, args.num_heads),

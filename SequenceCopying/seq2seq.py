@@ -69,42 +69,45 @@ def parse_args(argv=None) -> argparse.Namespace:
         metavar="name=value",
         help="an option that takes a value, in this spelling",
     )
-    parser.add_argument(
+    task = parser.add_argument_group("task")
+    task.add_argument(
         "--seq_length", type=count, default=40, help="tokens to copy (default: %(default)s)"
     )
-    parser.add_argument(
+    task.add_argument(
         "--num_vocab",
         type=count,
         default=40,
         help="tokens that a sequence is drawn from (default: %(default)s)",
     )
-    parser.add_argument("--no_rep", action="store_true", help="draw no token twice in a sequence")
-    parser.add_argument("--bi", action="store_true", help="encoder that reads in both directions")
-    parser.add_argument(
+    task.add_argument("--no_rep", action="store_true", help="draw no token twice in a sequence")
+    model = parser.add_argument_group("model")
+    model.add_argument("--bi", action="store_true", help="encoder that reads in both directions")
+    model.add_argument(
         "--hidden_dim",
         type=count,
         default=256,
         help="size of embeddings and states (default: %(default)s)",
     )
-    parser.add_argument(
+    training = parser.add_argument_group("training")
+    training.add_argument(
         "--bsize", type=count, default=128, help="sequences in a batch (default: %(default)s)"
     )
-    parser.add_argument(
+    training.add_argument(
         "--steps_s1", type=count, default=200, help="updates (default: %(default)s)"
     )
-    parser.add_argument(
+    training.add_argument(
         "--save_every",
         type=count,
         default=10,
         help="updates between evaluations; changes no weight (default: %(default)s)",
     )
-    parser.add_argument(
+    model.add_argument(
         "--invasive_uniform", action="store_true", help="freeze the attention uniform"
     )
-    parser.add_argument(
+    model.add_argument(
         "--no_context", action="store_true", help="replace the context by 0: a decoder on its own"
     )
-    parser.add_argument(
+    training.add_argument(
         "--early_stop",
         action="store_true",
         help="end a seed at its first evaluation with an accuracy of 0.95",
@@ -122,16 +125,16 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--seeds", type=seed_list, default=None, help="seeds, such as 0,3,7, instead"
     )
     parser.add_argument("--overwrite", action="store_true", help="make a finished output anew")
-    add_device_options(parser)
-    parser.add_argument(
+    hardware = add_device_options(parser)
+    hardware.add_argument(
         "--grouping",
         choices=("processes", "batched"),
         default=None,
         help="seeds in side-by-side processes, or all as one model; the same numbers up to "
         "rounding (default: batched on cuda, else processes)",
     )
-    add_jobs_option(parser)
-    parser.add_argument(
+    add_jobs_option(hardware)
+    training.add_argument(
         "--precision",
         choices=("fp32", "bf16"),
         default="fp32",

@@ -15,9 +15,9 @@ from attention_dynamics.options import count
 _PATIENCE = 30
 
 
-def add_jobs_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--jobs``; None when it is not given, see :func:`default_jobs`."""
-    parser.add_argument(
+def add_jobs_option(group: argparse._ArgumentGroup) -> None:
+    """Add ``--jobs`` to a group; None when it is not given, see :func:`default_jobs`."""
+    group.add_argument(
         "--jobs",
         type=count,
         default=None,

@@ -10,8 +10,11 @@ import torch
 from attention_dynamics.errors import InputError
 
 
-def add_device_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--device`` and ``--threads``, the same in every script that computes with torch."""
+def add_device_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add ``--device`` and ``--threads``, the same in every script that computes with torch.
+
+    Returns the group that they are in, for what else a script says of the hardware.
+    """
     group = parser.add_argument_group("hardware")
     group.add_argument(
         "--device",
@@ -27,6 +30,7 @@ def add_device_options(parser: argparse.ArgumentParser) -> None:
         "files) gain more than threads do; part of what makes a run reproducible byte for byte "
         "(default: %(default)s)",
     )
+    return group
 
 
 def choose_device(name: str, threads: int = 1) -> torch.device:

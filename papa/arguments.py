@@ -16,6 +16,8 @@ from attention_dynamics.seeding import LARGEST_SEED
 class ModelArguments:
     """Where the encoder comes from."""
 
+    _argument_group_name = "model"  # of --help
+
     model_name_or_path: str = HfArg(
         help="a name of the hub, a local folder, or minilm (the packaged MiniLM of "
         "papa/requirements.txt)"
@@ -34,6 +36,8 @@ class ModelArguments:
 @dataclasses.dataclass
 class DataArguments:
     """Where the examples come from."""
+
+    _argument_group_name = "task and examples"  # of --help
 
     task_name: str | None = HfArg(
         default=None, help="a GLUE task (cola, mrpc, ...); ner, pos or chunk for tokens"
@@ -73,6 +77,8 @@ class DataArguments:
 class TokenArguments:
     """What is particular to token classification."""
 
+    _argument_group_name = "labelled words"  # of --help
+
     text_column_name: str | None = HfArg(
         default=None, help="the column of the words (tokens, or the first one)"
     )
@@ -91,6 +97,8 @@ class TokenArguments:
 class LayoutArguments:
     """Where the tokens of an example stand (Step 0)."""
 
+    _argument_group_name = "layout of the tokens (Step 0)"  # of --help
+
     use_papa_preprocess: bool = HfArg(
         default=False,
         help="first part from position 0, second part from the middle, the last SEP at the end",
@@ -108,6 +116,8 @@ class LayoutArguments:
 @dataclasses.dataclass
 class PapaArguments:
     """What becomes of the heads, and what is trained."""
+
+    _argument_group_name = "attention, and what is trained"  # of --help
 
     use_freeze_extract_pooler: bool = HfArg(
         default=False, help="classify from the states of all layers, not of the last one"
@@ -151,6 +161,8 @@ class PapaArguments:
 class TrainerArguments(TrainingArguments):
     """The Trainer's own options, with the spelling they had when the paper was published."""
 
+    _argument_group_name = "training (options of the transformers library)"  # of --help
+
     output_dir: str = HfArg(help="where results, checkpoints and the model are written")
     eval_strategy: IntervalStrategy | str = dataclasses.field(
         default="no",
@@ -176,6 +188,8 @@ class TrainerArguments(TrainingArguments):
 @dataclasses.dataclass
 class AveragesArguments:
     """Of the scripts that average attention."""
+
+    _argument_group_name = "output and hardware"  # of --help
 
     output_dir: str = HfArg(help="where the constants are written")
     per_device_train_batch_size: int = HfArg(default=8, help="examples in a batch")
