@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -31,6 +32,8 @@ from attention_dynamics.files import (
     write_json,
 )
 from attention_dynamics.seeding import LARGEST_SEED
+
+_BEGUN = time.perf_counter()  # of this process, but for what it imported before
 
 # The version of run folders: what run.json says, and how checkpoints come from its settings.
 RUN_FORMAT = 1
@@ -448,12 +451,14 @@ def read_output_record(path: Path) -> dict:
 def record_output(path: Path, settings: dict, results: dict, content: bytes | None = None) -> None:
     """Note beside ``path`` what made it: settings, results, and the provenance.
 
-    With its ``content`` before it is written: for an output that is refused without a record.
+    Results without "seconds" get those that this process has taken so far; not those of an earlier
+    one that was stopped. With the ``content`` of the output before it is written: for one that is
+    refused without a record.
     """
     record = {
         "settings": settings,
         "sha256": sha256(path) if content is None else hashlib.sha256(content).hexdigest(),
         **provenance(),
-        "results": results,
+        "results": {"seconds": time.perf_counter() - _BEGUN, **results},
     }
     write_json(path.with_suffix(".json"), record)

@@ -166,6 +166,18 @@ def machine_facts(threads: int) -> dict:
     }
 
 
+def keep_results(path: Path, results: dict) -> None:
+    """Put ``results``, dicts in dicts, into those at ``path``; what they do not name is kept."""
+    there = read_json(path, "benchmark results") if path.exists() else {}
+    write_json(path, _merged(there, results))
+
+
+def _merged(old: object, new: object) -> object:
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
+
+
 def add_results(path: Path, section: str, facts: dict, rows: list[dict]) -> None:
     """Put the rows of one section into the results at ``path``; other sections stay as they are."""
     results = read_json(path, "benchmark results") if path.exists() else {}

@@ -65,6 +65,7 @@ PARSED = {
     "papa/run_papa_ner.py", "papa/run_papa_ner_avgs_creator.py",
     "./benchmarks/classification.py", "./benchmarks/translation.py",
     "./benchmarks/copying.py", "./benchmarks/papa.py",
+    "./benchmarks/departures.py", "./benchmarks/times.py",
 }  # fmt: skip
 VERIFY = "python -m attention_dynamics verify"  # runs tests itself: tests/test_inventory.py
 

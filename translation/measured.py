@@ -41,7 +41,7 @@ def load_measured(dataset: str, embed_dim: int = 256) -> Measured:
     """
     px = translation_beta_path(dataset, embed_dim)
     baselines = {
-        "px": Baseline(px, "embedding_beta.py", _of_matrix),
+        "px": Baseline(px, "embedding_beta.py", of_matrix),
         "ibm1": Baseline(ibm1_beta_path(dataset), "ibm1_beta.py", _of_table),
     }
     return load(dataset, baselines, _check)
@@ -52,7 +52,8 @@ def _check(logs: Logs) -> None:
         raise ValueError("targets must be sentences")
 
 
-def _of_matrix(content: object, logs: Logs) -> np.ndarray:
+def of_matrix(content: object, logs: Logs) -> np.ndarray:
+    """(scores,) of a table (vocab, vocab), as the arrays of the logs; ValueError if it is none."""
     beta = number_array(content, 2)
     _check_vocabulary(beta.shape, logs)
     return beta[token_pairs(logs.src, logs.trg)[:2]]
