@@ -9,7 +9,7 @@ Reads logs/{name}.pkl of both (default: 40 of 40 and 40 of 60). Writes
 attention is put on the token being copied), with the median over seeds. Prints, for each setting,
 how many seeds reach an accuracy of 0.95 with a 95% interval (Wilson), the median step at which β
 and attention accuracy first reach one half among the seeds that do, and Fisher's exact test of the
-two counts.
+two counts; the same is in a .json beside the figure.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from training import LEARNED, History, Settings
 
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.figures import write_figure
-from attention_dynamics.files import check_writable
+from attention_dynamics.files import check_writable, write_json
 from attention_dynamics.options import script_parser
 from attention_dynamics.runs import check_name
 from attention_dynamics.tables import format_table
@@ -126,8 +126,10 @@ def main(argv=None) -> None:
     described = list(zip(args.names, steps, settings, strict=True))
     rows = [setting_row(*setting) for setting in described]
     counts = [[row[f"reach {LEARNED}"], row["of"] - row[f"reach {LEARNED}"]] for row in rows]
+    p = float(fisher_exact(counts).pvalue)
     print(format_table(rows))
-    print(f"Fisher's exact test of the two counts: p = {fisher_exact(counts).pvalue:.2g}")
+    print(f"Fisher's exact test of the two counts: p = {p:.2g}")
+    write_json(f"{stem}.json", {"settings": rows, "fisher_p": p})
     for path in write_figure(
         stem,
         lambda: draw_curves(args.names, steps, settings),

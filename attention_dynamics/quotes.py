@@ -6,7 +6,8 @@ A table stands between two comments, of which the first says where it comes from
     <!-- end -->
 
 with the kind of performance (acc, bleu) and the metrics; instead of both, ``papers`` gives the
-numbers beside those of the paper, and ``papa`` those of a results file of collect_papa_stats.py. A
+numbers beside those of the paper, ``papa`` those of a results file of collect_papa_stats.py, and
+``rows`` with keys such as ``results / shares`` a list of objects in any JSON file. A
 number in running text is followed by such a comment; it is the statistic of a result, or of the
 paper (papers.json), or an entry of a JSON file (keys of objects, indices of lists), in the given
 format::
@@ -66,6 +67,11 @@ def _tables(match: re.Match) -> str:
     kind, _, metrics = (part.strip() for part in what.strip().partition("|"))
     if kind == "papa":
         return f"{begin}\n{_papa_tables(path)}\n\n{end}"
+    if kind == "rows":
+        rows = _entry(read_json(path, "results"), tuple(metrics.split(" / ")))
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise InputError(f"{path} has no list of rows {metrics}")
+        return f"{begin}\n{format_table(rows, 'markdown')}\n\n{end}"
     results = read_results(path)
     if kind == "papers":
         made = format_table(_paper_rows(experiment, results), "markdown")

@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import json
 import math
 import os
 import pickle
@@ -356,6 +357,10 @@ def test_plot_copying(tmp_path, monkeypatch, copying, capsys):
     assert "p = 0.1" in out
     stem = "figures/copying_never_always"
     assert out.splitlines()[-3:] == [f"{stem}.svg", f"{stem}.png", f"{stem}.csv"]
+    summary = json.loads(Path(f"{stem}.json").read_text())
+    assert [row["setting"] for row in summary["settings"]] == ["never", "always"]
+    assert summary["fisher_p"] == pytest.approx(0.1)
+    assert [row["reach 0.95"] for row in summary["settings"]] == [0, 3]
     with open(f"{stem}.csv") as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == 9 + 3 + 2 * 2

@@ -252,6 +252,13 @@ def test_a_number_that_differs_is_mended(tmp_path, monkeypatch):
     of_file = f"<!-- = {tmp_path}/file.json rows / 1 / a b .1f -->"
     page.write_text(f"It is 9{of_file}.")
     assert quotes.rewritten(page) == f"It is 2.2{of_file}."
+    table = f"<!-- tables: {tmp_path}/file.json | rows | rows -->"
+    page.write_text(f"{table}\n<!-- end -->")
+    lines = quotes.rewritten(page).splitlines()
+    assert [line.replace(" ", "") for line in lines[2:5]] == ["|ab|", "|-------|", "|1|"]
+    page.write_text(f"{table.replace('rows -->', 'none -->')}\n<!-- end -->")
+    with pytest.raises(InputError, match="has no list of rows none"):
+        quotes.rewritten(page)
     for missing in ("rows / 1 / c", "rows / 1 / d", "rows / 2 / c", "rows / x", "rows", "none / 1"):
         page.write_text(f"It is 9{of_file.replace('rows / 1 / a b', missing)}.")
         with pytest.raises(InputError, match=f"has no number {missing}"):
