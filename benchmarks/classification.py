@@ -38,8 +38,10 @@ from measure import (
     bounded,
     compared,
     in_process,
+    parse_sections,
     resume_rows,
     run_sections,
+    section_parser,
 )
 from reference import classification as reference
 from torch import nn
@@ -50,7 +52,6 @@ from attention_dynamics import agreement
 from attention_dynamics.devices import peak_memory_mb
 from attention_dynamics.errors import run_script
 from attention_dynamics.logs import Logs, load_logs, save_logs
-from attention_dynamics.options import script_parser
 from attention_dynamics.ragged import Ragged, offsets_of
 from attention_dynamics.recurrent import lstm_states
 from attention_dynamics.statistics import summarise
@@ -117,39 +118,7 @@ LONG = Workload("250 tokens", 1000, 250, 0.65, 1000, 20_000)
 
 
 def parse_args(argv=None) -> argparse.Namespace:
-    parser = script_parser(__doc__)
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        choices=SECTIONS,
-        default=SECTIONS,
-        help="sections to run (default: all)",
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="turns of each side (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--threads", type=int, default=1, help="CPU threads of both sides (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="a few tiny texts: shows that the benchmark runs, its numbers mean nothing",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=None,
-        help="results file; other sections in it are kept "
-        "(default: benchmarks/results/classification.json; with --quick none)",
-    )
-    args = parser.parse_args(argv)
-    for name in ("rounds", "threads"):
-        if getattr(args, name) < 1:
-            parser.error(f"--{name} must be at least 1, not {getattr(args, name)}")
-    if args.out is None and not args.quick:
-        args.out = HERE / "results" / "classification.json"
-    return args
+    return parse_sections(section_parser(__doc__, SECTIONS), "classification", argv)
 
 
 def experiment(module: str):

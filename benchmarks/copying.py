@@ -23,12 +23,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from measure import add_results, compared, machine_facts
+from measure import add_results, compared, machine_facts, parse_sections, section_parser
 from reference import copying as reference
 
 from attention_dynamics.devices import choose_device
 from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.options import count, script_parser
+from attention_dynamics.options import count
 from attention_dynamics.tables import format_table
 
 HERE = Path(__file__).resolve().parent
@@ -41,34 +41,13 @@ TARGETS = {("fp32", "cpu"): 2.0, ("bf16", "cpu"): 4.0, ("fp32", "cuda"): 10.0, (
 
 
 def parse_args(argv=None) -> argparse.Namespace:
-    parser = script_parser(__doc__)
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        choices=("fp32", "bf16"),
-        default=["fp32", "bf16"],
-        help="sections to run (default: both)",
-    )
+    parser = section_parser(__doc__, ("fp32", "bf16"), turns=False)
     parser.add_argument("--seeds", type=count, default=20, help="(default: %(default)s)")
     parser.add_argument("--steps", type=count, default=200, help="(default: %(default)s)")
     add_jobs_option(parser)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of both sides")
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="tiny models: shows that the benchmark runs, its numbers mean nothing",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=None,
-        help="results file; other sections in it are kept "
-        "(default: benchmarks/results/copying.json; with --quick none)",
-    )
-    args = parser.parse_args(argv)
+    args = parse_sections(parser, "copying", argv)
     args.jobs = args.jobs or default_jobs(args.device)
-    if args.out is None and not args.quick:
-        args.out = HERE / "results" / "copying.json"
     return args
 
 

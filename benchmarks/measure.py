@@ -1,5 +1,6 @@
 """How the benchmarks measure: alternating rounds, medians, peak memory, machine facts."""
 
+import argparse
 import functools
 import gc
 import importlib
@@ -10,7 +11,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,8 +19,11 @@ import numpy
 import torch
 
 from attention_dynamics.files import read_json, write_json, write_text
+from attention_dynamics.options import count, script_parser
 from attention_dynamics.resume import Training
 from attention_dynamics.tables import format_table
+
+HERE = Path(__file__).resolve().parent
 
 
 @functools.cache
@@ -40,6 +44,57 @@ def modules_of(folder: str, *names: str) -> SimpleNamespace:
         for name in all_names:
             sys.modules.pop(name, None)
         sys.modules.update(others)
+
+
+def section_parser(
+    description: str, sections: Iterable[str], turns: bool = True
+) -> argparse.ArgumentParser:
+    """A parser with the options of every benchmark; :func:`parse_sections` reads them.
+
+    Args:
+        description: the script's docstring.
+        sections: of the benchmark, for ``--only``.
+        turns: whether both sides are timed in turns, for ``--rounds`` and ``--threads``.
+    """
+    parser = script_parser(description)
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=list(sections),
+        default=list(sections),
+        help="sections to run (default: all)",
+    )
+    if turns:
+        parser.add_argument(
+            "--rounds", type=count, default=5, help="turns of each side (default: %(default)s)"
+        )
+        parser.add_argument(
+            "--threads",
+            type=count,
+            default=1,
+            help="CPU threads of both sides (default: %(default)s)",
+        )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="tiny models and texts: shows that the benchmark runs, its numbers mean nothing",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=None,
+        help="results file; other sections in it are kept (default: that of this benchmark in "
+        "benchmarks/results/; with --quick none)",
+    )
+    return parser
+
+
+def parse_sections(parser: argparse.ArgumentParser, name: str, argv=None) -> argparse.Namespace:
+    """The options of the benchmark ``name``; without ``--quick`` its results are kept."""
+    args = parser.parse_args(argv)
+    if args.out is None and not args.quick:
+        args.out = HERE / "results" / f"{name}.json"
+    return args
 
 
 def take_turns(functions: list[Callable], rounds: int) -> list[float]:

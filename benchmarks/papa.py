@@ -36,7 +36,9 @@ from measure import (
     compared,
     in_process,
     modules_of,
+    parse_sections,
     run_sections,
+    section_parser,
     take_turns,
 )
 from reference import papa as reference
@@ -46,9 +48,7 @@ from transformers import BertConfig, BertModel
 
 from attention_dynamics.devices import peak_memory_mb
 from attention_dynamics.errors import run_script
-from attention_dynamics.options import count, script_parser
 
-HERE = Path(__file__).resolve().parent
 GIGABYTE = 1e9
 LABELS = 3
 VOCAB = 1000
@@ -126,14 +126,7 @@ TINY = {"layers": 2, "heads": 4, "hidden": 32, "length": 16, "batch": 4}
 
 
 def parse_args(argv=None) -> argparse.Namespace:
-    parser = script_parser(__doc__)
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        choices=RUN_SECTION,
-        default=list(RUN_SECTION),
-        help="sections to run (default: all)",
-    )
+    parser = section_parser(__doc__, RUN_SECTION)
     parser.add_argument(
         "--models",
         nargs="+",
@@ -141,28 +134,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         default=list(MODELS),
         help="sizes of the encoder (default: both)",
     )
-    parser.add_argument(
-        "--rounds", type=count, default=5, help="turns of each side (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--threads", type=count, default=1, help="CPU threads of both sides (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="tiny models: shows that the benchmark runs, its numbers mean nothing",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=None,
-        help="results file; other sections in it are kept "
-        "(default: benchmarks/results/papa.json; with --quick none)",
-    )
-    args = parser.parse_args(argv)
-    if args.out is None and not args.quick:
-        args.out = HERE / "results" / "papa.json"
-    return args
+    return parse_sections(parser, "papa", argv)
 
 
 def sizes(args: argparse.Namespace, **changes) -> list[Size]:

@@ -33,8 +33,10 @@ from measure import (
     compared,
     in_process,
     modules_of,
+    parse_sections,
     resume_rows,
     run_sections,
+    section_parser,
 )
 from reference import translation as reference
 from torch.nn import functional as F
@@ -42,10 +44,8 @@ from torch.nn import functional as F
 from attention_dynamics.devices import peak_memory_mb
 from attention_dynamics.errors import run_script
 from attention_dynamics.logs import Logs, save_logs
-from attention_dynamics.options import count, script_parser
 from attention_dynamics.ragged import Ragged
 
-HERE = Path(__file__).resolve().parent
 CONFIG = {"hidden_dim": 256, "dropout": 0.5, "num_layers": 2, "batch_size": 16}
 VOCAB = 8000
 GIGABYTE = 1e9
@@ -56,36 +56,7 @@ MEAN, SPREAD, LONGEST = 17, 5, 57
 
 
 def parse_args(argv=None) -> argparse.Namespace:
-    parser = script_parser(__doc__)
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        choices=RUN_SECTION,
-        default=list(RUN_SECTION),
-        help="sections to run (default: all)",
-    )
-    parser.add_argument(
-        "--rounds", type=count, default=5, help="turns of each side (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--threads", type=count, default=1, help="CPU threads of both sides (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="a few tiny sentences: shows that the benchmark runs, its numbers mean nothing",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=None,
-        help="results file; other sections in it are kept "
-        "(default: benchmarks/results/translation.json; with --quick none)",
-    )
-    args = parser.parse_args(argv)
-    if args.out is None and not args.quick:
-        args.out = HERE / "results" / "translation.json"
-    return args
+    return parse_sections(section_parser(__doc__, RUN_SECTION), "translation", argv)
 
 
 def experiment() -> SimpleNamespace:
