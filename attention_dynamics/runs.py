@@ -222,6 +222,10 @@ def read_tensors(path: Path, what: str, damaged: str) -> object:
             raise InputError(f"{what} {path} {damaged}") from None
 
 
+# The attribute of a folder in a zip file, which is one by its name too.
+_DOS_FOLDER = 0x10
+
+
 def _check_sums(stream: BinaryIO) -> None:
     """Raise ValueError when the checksums of a zip file, which torch does not look at, are wrong.
 
@@ -229,8 +233,13 @@ def _check_sums(stream: BinaryIO) -> None:
     """
     if zipfile.is_zipfile(stream):
         with zipfile.ZipFile(stream) as archive:
-            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-                raise ValueError("torch compresses nothing")
+            for member in archive.infolist():
+                stored = member.compress_type == zipfile.ZIP_STORED
+                if not stored or member.file_size != member.compress_size:
+                    raise ValueError("torch compresses nothing")
+                # Of what it takes for a folder torch reads nothing: a tensor of what memory held.
+                if member.is_dir() or member.external_attr & _DOS_FOLDER:
+                    raise ValueError("torch writes no folders")
             if name := archive.testzip():
                 raise ValueError(f"{name} is damaged")
     stream.seek(0)

@@ -96,6 +96,18 @@ def test_damaged_states(tmp_path, every):
     assert refused
 
 
+def test_a_tensor_called_a_folder_is_refused(tmp_path):
+    """One bit in the list of the zip file: torch would skip it, and keep what memory held."""
+    path, model = tmp_path / "model0", small_model()
+    save_checkpoint(path, model)
+    content = bytearray(path.read_bytes())
+    entry = content.rindex(b"PK\x01\x02")  # of the last member
+    content[entry + 38] ^= 0x10  # its external attributes
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="model0"):
+        load_checkpoint(path, small_model())
+
+
 @pytest.mark.parametrize("every", AMOUNTS)
 @pytest.mark.parametrize("finished", [True, False])
 def test_damaged_run_records(tmp_path, every, finished):
