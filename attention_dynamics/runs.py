@@ -35,6 +35,9 @@ from attention_dynamics.seeding import LARGEST_SEED
 
 _BEGUN = time.perf_counter()  # of this process, but for what it imported before
 
+# The attribute of a folder in a zip file.
+_DOS_FOLDER = 0x10
+
 # The version of run folders: what run.json says, and how checkpoints come from its settings.
 RUN_FORMAT = 1
 
@@ -220,10 +223,6 @@ def read_tensors(path: Path, what: str, damaged: str) -> object:
                 return torch.load(stream, map_location="cpu", weights_only=True)
         except Exception:  # torch wraps what goes wrong in many types, and advises to run the file
             raise InputError(f"{what} {path} {damaged}") from None
-
-
-# The attribute of a folder in a zip file, which is one by its name too.
-_DOS_FOLDER = 0x10
 
 
 def _check_sums(stream: BinaryIO) -> None:
