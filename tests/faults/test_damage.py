@@ -197,7 +197,7 @@ def test_a_folder_where_a_file_should_be(victims):
         shutil.copytree(victim.folder / "prepared", folder)
         (folder / blocked).mkdir(parents=True)
         process = start(folder, victim.case)
-        process.join(240)
+        process.join(PATIENCE)
         printed = (folder / "printed.txt").read_text()
         assert process.exitcode in (1, 2) and "Traceback" not in printed, printed
         assert named in printed
