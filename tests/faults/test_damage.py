@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from harness import CASES, Victim, assert_ended_in_one_line, finish, result_of, start
+from harness import CASES, PATIENCE, Victim, assert_ended_in_one_line, finish, result_of, start
 from torch import nn
 
 from attention_dynamics.errors import InputError
