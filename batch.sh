@@ -34,20 +34,32 @@ stop_jobs() {
     # may have a training state to write.
     local shell
     for shell in $(jobs -rp); do
-        pkill -TERM -P "$shell" 2>/dev/null || kill -TERM "$shell" 2>/dev/null || true
+        kill -TERM "$shell" 2>/dev/null || true
+        pkill -TERM -P "$shell" 2>/dev/null || true
     done
     wait
     exit "$1"
 }
 
+running_jobs() {
+    local running
+    running=$(jobs -rp | wc -l) || true # a signal to all may end the two that count
+    echo "${running:-0}"
+}
+
 job() { # NAME COMMAND...
     local name=$1
     shift
-    while (($(jobs -rp | wc -l) >= JOBS)); do sleep 0.1; done
+    while (($(running_jobs) >= JOBS)); do sleep 0.1 || true; done
     (
-        echo "start  $name"
+        # A signal to all of the group comes here, too: the shell stays until its command has ended.
+        stopped=
+        trap 'stopped=yes' TERM
+        echo "start  $name (logs/$name.log)"
         if "$@" >"logs/$name.log" 2>&1; then
             echo "done   $name: $(tail -n 1 "logs/$name.log")"
+        elif [[ $stopped ]]; then
+            echo "ended  $name: $(tail -n 1 "logs/$name.log")"
         else
             echo "FAILED $name: $(tail -n 1 "logs/$name.log")" >&2
             echo "$name (logs/$name.log)" >>"$failures"

@@ -63,6 +63,16 @@ def steps_of(path: Path, history: History) -> list[int]:
     return [(every if type(every) is int else 10) * place for place in range(len(history))]
 
 
+def title_of(path: Path, name: str) -> str:
+    """The task of the histories in words, from the record beside them; else their ``name``."""
+    settings = read_output_record(path).get("settings")
+    task = settings if isinstance(settings, dict) else {}
+    length, vocab = task.get("seq_length"), task.get("num_vocab")
+    if type(length) is not int or type(vocab) is not int:
+        return name
+    return f"{length} tokens of {vocab}" + ", without repetition" * (task.get("no_rep") is True)
+
+
 def write_output(path: Path, histories: object, settings: dict, results: dict) -> None:
     """Write the pickle ``path`` and its record, so that it is never there without one."""
     content = pickle.dumps(histories, protocol=5)

@@ -187,9 +187,10 @@ def try_candidate(
     device = choose_device(device, threads)
     path, described = candidate_path(folder, number), asdict(settings)
     longest = settings.evaluations
-    histories = [
-        kept_history(path, history, longest, False) for history in kept(path, described) or []
-    ]
+    trials = kept(path, described)
+    if not isinstance(trials, list | None):
+        raise InputError(f"{path} is damaged: remove it, and it is made again")
+    histories = [kept_history(path, history, longest, False) for history in trials or []]
     while (found := verdict(histories)) is None:
         if histories and ("good" if is_good(histories[0]) else "bad") not in wanted:
             return histories

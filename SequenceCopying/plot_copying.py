@@ -17,7 +17,7 @@ import statistics
 from pathlib import Path
 
 import numpy as np
-from histories import default_name, histories_path, load_histories, steps_of, success_row
+from histories import default_name, histories_path, load_histories, steps_of, success_row, title_of
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.stats import fisher_exact
@@ -80,12 +80,14 @@ def curve_rows(name: str, steps: list[list[int]], histories: list[History]) -> l
     ]
 
 
-def draw_curves(names: list[str], steps: list, settings: list[list[History]]) -> Figure:
+def draw_curves(titles: list[str], steps: list, settings: list[list[History]]) -> Figure:
     """A column for each setting, a row for each measure; thin lines are seeds, thick the median."""
     figure = Figure(figsize=(9.6, 7.2))
     FigureCanvasAgg(figure)
     grid = figure.subplots(len(CURVES), 2, sharex=True, sharey=True, squeeze=False)
-    for column, (name, of_seeds, histories) in enumerate(zip(names, steps, settings, strict=True)):
+    for column, (title, of_seeds, histories) in enumerate(
+        zip(titles, steps, settings, strict=True)
+    ):
         for axes, (measure, (label, colour)) in zip(grid[:, column], CURVES.items(), strict=True):
             for t, history in zip(of_seeds, histories, strict=True):
                 values = [entry[measure] for entry in history]
@@ -101,9 +103,12 @@ def draw_curves(names: list[str], steps: list, settings: list[list[History]]) ->
             if column == 0:
                 axes.set_ylabel(label)
         seeds = "1 seed" if len(histories) == 1 else f"{len(histories)} seeds"
-        grid[0, column].set_title(f"{name}\n{seeds}", fontsize=9)
+        grid[0, column].set_title(f"{title}: {seeds}", fontsize=10)
         grid[0, column].axhline(LEARNED, color="#6b6b6b", linewidth=0.8, dashes=(2, 2))
         grid[-1, column].set_xlabel("training step")
+    for label, width, alpha in (("a seed", 0.8, 0.35), ("median of the seeds", 2.4, 1)):
+        grid[0, -1].plot([], [], color="#333333", linewidth=width, alpha=alpha, label=label)
+    grid[0, -1].legend(frameon=False, loc="lower right")
     figure.align_ylabels(grid[:, 0])
     figure.tight_layout()
     return figure
@@ -123,6 +128,9 @@ def main(argv=None) -> None:
         [steps_of(path, history) for history in histories]
         for path, histories in zip(paths, settings, strict=True)
     ]
+    titles = [title_of(path, name) for path, name in zip(paths, args.names, strict=True)]
+    if titles[0] == titles[1]:
+        titles = args.names
     described = list(zip(args.names, steps, settings, strict=True))
     rows = [setting_row(*setting) for setting in described]
     counts = [[row[f"reach {LEARNED}"], row["of"] - row[f"reach {LEARNED}"]] for row in rows]
@@ -132,7 +140,7 @@ def main(argv=None) -> None:
     write_json(f"{stem}.json", {"settings": rows, "fisher_p": p})
     for path in write_figure(
         stem,
-        lambda: draw_curves(args.names, steps, settings),
+        lambda: draw_curves(titles, steps, settings),
         [row for setting in described for row in curve_rows(*setting)],
         "Learning to copy",
     ):

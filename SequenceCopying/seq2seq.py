@@ -203,6 +203,8 @@ def main(argv=None) -> None:
 
         started = time.perf_counter()
         grouping = args.grouping or ("batched" if device.type == "cuda" else "processes")
+        seeds, steps = len(args.seeds), settings.steps
+        print(f"{name}: {seeds} seed(s), {steps} updates each, {grouping}", flush=True)
         if grouping == "batched":
             histories = train_batched(settings, args.seeds, device, parts)
         else:

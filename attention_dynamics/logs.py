@@ -225,6 +225,8 @@ def _read_published(dataset: str, metas: dict, data: list) -> Logs:
         for number, example in enumerate(kept):
             scores = np.ravel(example.get(key) if example.get(key) is not None else [])
             if len(scores):  # Δ that was not asked for is an empty list
+                if scores.dtype.kind not in "fiu":
+                    raise ValueError(f"scores {key} are no real numbers")
                 values[example_offsets[number] : example_offsets[number + 1]] = scores
                 there = True
         if there:

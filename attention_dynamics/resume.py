@@ -54,7 +54,7 @@ def kept(path: Path, settings: dict) -> object | None:
     damaged = "is damaged: remove it, and what it was kept for is made again"
     file = read_tensors(path, "file", damaged)
     try:
-        earlier, content = json.loads(file["settings"]), file["content"]
+        earlier, content = dict(json.loads(file["settings"])), file["content"]
     except (KeyError, TypeError, ValueError):
         raise InputError(f"file {path} {damaged}") from None
     if what := differences(earlier, json.loads(_text_of(settings))):
@@ -185,6 +185,8 @@ class Training:
             stopped = kind is not None and issubclass(kind, (KeyboardInterrupt, Terminated))
             if stopped and not self._updating and self._kept_step != self.step:
                 self.write()
+            if stopped and self._kept_step is not None:
+                print(f"{self.path}: kept after {self._kept_step} steps, to go on", flush=True)
         finally:
             self._signals.close()
 
@@ -279,7 +281,13 @@ class Training:
             set_generator_states(state["generators"])
             self.step, self.notes = state["step"], state["notes"]
             self.checkpoint = state["checkpoint"]
-        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError):
+            whole = type(self.step) is int and self.step >= 0 and isinstance(self.notes, dict)
+            if not whole or not isinstance(self.checkpoint, str | None):
+                raise ValueError("not what write() has written")
+        except (
+            KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError,
+            OverflowError,
+        ):  # fmt: skip
             raise InputError(
                 f"{self.path} does not fit the model and the optimiser: remove it, and the run "
                 "starts over"

@@ -1,6 +1,7 @@
 """Run folders, checkpoints, configs: one function makes a path, for writer and reader."""
 
 import datetime
+import difflib
 import hashlib
 import io
 import json
@@ -13,7 +14,7 @@ import sys
 import time
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -276,6 +277,21 @@ def checkpoints_of(
     return paths
 
 
+def absent_data_error(dataset: str, path: Path, there: Iterable[str]) -> InputError:
+    """That there is no such data set, with the nearest name among those that are ``there``."""
+    there = sorted(there)
+    near = {name.lower(): name for name in there}
+    meant = difflib.get_close_matches(dataset.lower(), near, n=1)
+    source = "" if dataset == "toy" else " --source PATH"
+    hints = [
+        f"no data set {dataset}: {path} does not exist",
+        f"data/ holds {', '.join(there)}" if there else "data/ holds no data set yet",
+        *(f"did you mean {near[name]}?" for name in meant),
+        f"make it with: python prepare_data.py --dataset {dataset}{source} (see its --help)",
+    ]
+    return InputError("; ".join(hints))
+
+
 def missing_checkpoints_error(
     missing: list[tuple[Path, str]], config: str | os.PathLike
 ) -> InputError:
@@ -289,9 +305,17 @@ def missing_checkpoints_error(
     for path, _ in missing:
         by_folder.setdefault(path.parent, []).append(path.name)
     files = "; ".join(f"{folder}/{{{','.join(names)}}}" for folder, names in by_folder.items())
-    commands = " && ".join(dict.fromkeys(command for _, command in missing))
+    commands = list(dict.fromkeys(command for _, command in missing))
+    dataset = Path(config).stem.removesuffix("_log")
+    grid = ""
+    if len(commands) > 1:
+        grid = (
+            f" (all runs of the grid: DATASETS={dataset} bash train_runs.sh; the steps that "
+            "shorter runs have: eval_dump.py --make_log_config --overwrite)"
+        )
     return InputError(
-        f"{len(missing)} checkpoint(s) of {config} are missing: {files}. Make them with: {commands}"
+        f"{len(missing)} checkpoint(s) of {config} are missing{grid}: {files}. "
+        f"Make them with: {' && '.join(commands)}"
     )
 
 

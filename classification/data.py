@@ -12,7 +12,7 @@ from attention_dynamics.errors import InputError
 from attention_dynamics.files import read_json, sha256
 from attention_dynamics.pickles import load_pickle
 from attention_dynamics.ragged import Ragged, batches_by_length, offsets_of
-from attention_dynamics.runs import check_name
+from attention_dynamics.runs import absent_data_error, check_name
 from attention_dynamics.textfiles import is_half
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -99,7 +99,7 @@ def load_dataset(dataset: str) -> Dataset:
     train_path, test_path = data_paths(dataset)
     for path in (train_path, test_path):
         if not path.exists():
-            raise InputError(_absent(dataset, path))
+            raise _absent(dataset, path)
     words, train_docs, train_labels = _read(train_path)
     _, test_docs, test_labels = _read(test_path)
     for path, docs in ((train_path, train_docs), (test_path, test_docs)):
@@ -127,13 +127,9 @@ def require_both_classes(dataset: Dataset) -> None:
         )
 
 
-def _absent(dataset: str, path: Path) -> str:
-    there = sorted(p.name.removesuffix("_train.json") for p in Path("data").glob("*_train.json"))
-    listed = f"data/ holds {', '.join(there)}" if there else "data/ holds no data set yet"
-    return (
-        f"no data set {dataset}: {path} does not exist; {listed}. "
-        f"Make it with: python prepare_data.py --dataset {dataset} (see its --help)"
-    )
+def _absent(dataset: str, path: Path) -> InputError:
+    there = (p.name.removesuffix("_train.json") for p in Path("data").glob("*_train.json"))
+    return absent_data_error(dataset, path, there)
 
 
 def _read(path: Path) -> tuple[list[str], Ragged, np.ndarray]:

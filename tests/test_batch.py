@@ -155,21 +155,27 @@ def test_jobs_must_be_a_number(folder, jobs):
     assert not (folder / "calls").exists()
 
 
-def test_an_interrupt_ends_the_children(folder):
+@pytest.mark.parametrize("to_all", [False, True])
+def test_an_interrupt_ends_the_children(folder, to_all):
+    """It comes to the batch file alone (kill), or to all of its group (timeout, a scheduler)."""
     process = subprocess.Popen(
         ["bash", str(folder / "classification" / "logistic_runs.sh")],
         env=environment(folder, SLEEP="300", JOBS="2"),
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     deadline = time.monotonic() + 30
     while not (folder / "calls").exists() or len(calls(folder)) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    _, stderr = process.communicate(timeout=30)
+    (os.killpg if to_all else os.kill)(process.pid, signal.SIGTERM)
+    stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 143
-    assert "stopped" in stderr
+    assert "stopped, ending 2 running job(s)" in stderr
+    assert "error" not in stderr and "FAILED" not in stderr
+    assert stdout.count("ended  logistic_") == 2
     sleeping = subprocess.run(["pgrep", "-f", "^sleep 300$"], capture_output=True, text=True)
     assert not sleeping.stdout.strip()
 

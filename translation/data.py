@@ -17,7 +17,7 @@ from torchtext.datasets import TranslationDataset
 from attention_dynamics.errors import InputError
 from attention_dynamics.files import read_json, sha256, whole_file
 from attention_dynamics.ragged import Ragged, offsets_of
-from attention_dynamics.runs import check_name
+from attention_dynamics.runs import absent_data_error, check_name
 from attention_dynamics.textfiles import is_half, text_lines
 
 PAD, BOS, EOS, UNK = range(4)
@@ -81,7 +81,7 @@ def layout_of(dataset: str) -> Layout:
         check_name(dataset)
         about = Path("data") / dataset / "about.json"
         if not about.exists():
-            raise InputError(_absent(dataset, about))
+            raise _absent(dataset, about)
         content = read_json(about, "data record")
         languages = content.get("languages") if isinstance(content, dict) else None
         if not (
@@ -97,20 +97,14 @@ def layout_of(dataset: str) -> Layout:
     for split in ("train", "val"):
         for path in layout.paths(split):
             if not path.exists():
-                raise InputError(_absent(dataset, path))
+                raise _absent(dataset, path)
     return layout
 
 
-def _absent(dataset: str, path: Path) -> str:
+def _absent(dataset: str, path: Path) -> InputError:
     folders = {layout.folder: name for name, layout in LAYOUTS.items()}
-    there = sorted(
-        folders.get(found.name, found.name) for found in Path("data").glob("*") if found.is_dir()
-    )
-    listed = f"data/ holds {', '.join(there)}" if there else "data/ holds no data set yet"
-    return (
-        f"no data set {dataset}: {path} does not exist; {listed}. "
-        f"Make it with: python prepare_data.py --dataset {dataset} (see its --help)"
-    )
+    found = (path for path in Path("data").glob("*") if path.is_dir())
+    return absent_data_error(dataset, path, (folders.get(f.name, f.name) for f in found))
 
 
 class Batch(NamedTuple):
@@ -345,7 +339,9 @@ def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
     try:
         pieces = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
         specials = (pieces.pad_id(), pieces.bos_id(), pieces.eos_id(), pieces.unk_id())
-    except RuntimeError:
+        for number in range(pieces.vocab_size()):
+            pieces.id_to_piece(number)  # the library does not look whether it is UTF-8
+    except (RuntimeError, UnicodeDecodeError):
         raise InputError(f"{path} is damaged or no sentencepiece model") from None
     if specials != (PAD, BOS, EOS, UNK):
         raise InputError(
