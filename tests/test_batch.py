@@ -173,7 +173,7 @@ def test_an_interrupt_ends_the_children(folder, to_all):
     (os.killpg if to_all else os.kill)(process.pid, signal.SIGTERM)
     stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 143
-    assert "stopped, ending 2 running job(s)" in stderr
+    assert "logistic_runs.sh: stopped, ending " in stderr
     assert "error" not in stderr and "FAILED" not in stderr
     assert stdout.count("ended  logistic_") == 2
     sleeping = subprocess.run(["pgrep", "-f", "^sleep 300$"], capture_output=True, text=True)

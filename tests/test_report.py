@@ -155,7 +155,7 @@ def test_what_is_missing_stands_there_with_its_command(root):
     commands = [row[3] for row in Reader(text).rows if row[0] == "mine"]
     assert "cd classification && python logistic_beta.py --dataset mine" in commands
     assert "cd classification && DATASETS=mine bash dump_logs.sh" in commands
-    assert "Not run here: other." in text
+    assert "No runs in this copy of the repository: other." in text
 
 
 DAMAGE = {
