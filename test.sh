@@ -4,7 +4,7 @@
 #   bash test.sh                  everything
 #   bash test.sh -k agreement     options of pytest, passed on
 #
-# Test files are run side by side, one process for each CPU.
+# Tests are run side by side, in one process for each CPU.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 cd "$root"
@@ -12,4 +12,4 @@ export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 
 "$PYTHON" -m ruff check .
 "$PYTHON" -m ruff format --check .
-"$PYTHON" -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile "$@"
+"$PYTHON" -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal "$@"

@@ -339,15 +339,18 @@ def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
     try:
         pieces = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
         specials = (pieces.pad_id(), pieces.bos_id(), pieces.eos_id(), pieces.unk_id())
-        for number in range(pieces.vocab_size()):
-            pieces.id_to_piece(number)  # the library does not look whether it is UTF-8
-    except (RuntimeError, UnicodeDecodeError):
+    except RuntimeError:
         raise InputError(f"{path} is damaged or no sentencepiece model") from None
     if specials != (PAD, BOS, EOS, UNK):
         raise InputError(
             f"sentencepiece model {path}: pad, bos, eos and unk have the ids {specials}, but must "
             "have 0, 1, 2, 3; remove it, and it is trained anew"
         )
+    try:
+        for number in range(pieces.vocab_size()):
+            pieces.id_to_piece(number)
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is damaged: its pieces are no UTF-8") from None
     return pieces
 
 

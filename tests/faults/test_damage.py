@@ -149,7 +149,7 @@ def test_a_full_disk_ends_in_one_line_and_the_same_command_goes_on(victims, name
     folder = victim.folder / "full"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(victim.folder / "prepared", folder)
-    for largest in (50, max(made) // 2):
+    for largest in (250, max(made) // 2):
         process = start(folder, victim.case, largest=largest)
         assert_ended_in_one_line(folder, victim.case, process)
     finish(folder, victim.case)
