@@ -29,7 +29,7 @@ trap 'stop_jobs 143' TERM
 
 stop_jobs() {
     trap - INT TERM
-    echo "$(basename "$0"): stopped, ending $(jobs -rp | wc -l) running job(s)" >&2
+    echo "$(basename "$0"): stopped, ending $(running_jobs) running job(s)" >&2
     # Each job is a subshell around the command that works: that is ended, and waited for, since it
     # may have a training state to write.
     local shell

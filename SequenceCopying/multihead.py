@@ -151,6 +151,11 @@ def open_folder(folder: Path, settings: Settings) -> None:
     write_json(record, asdict(settings))
 
 
+def damaged_error(path: Path) -> InputError:
+    """That what is kept at ``path`` is not what this script keeps."""
+    return InputError(f"{path} is damaged: remove it, and it is made again")
+
+
 def kept_history(path: Path, content: object, longest: int, whole: bool) -> History:
     """A history as it was kept at ``path``, if it is one; else InputError."""
     if (
@@ -159,7 +164,7 @@ def kept_history(path: Path, content: object, longest: int, whole: bool) -> Hist
         and all(is_evaluation(entry, MEASURES) for entry in content)
     ):
         return [{key: entry[key] for key in MEASURES} for entry in content]
-    raise InputError(f"{path} is damaged: remove it, and it is made again")
+    raise damaged_error(path)
 
 
 def candidate_path(folder: Path, number: int) -> Path:
@@ -189,7 +194,7 @@ def try_candidate(
     longest = settings.evaluations
     trials = kept(path, described)
     if not isinstance(trials, list | None):
-        raise InputError(f"{path} is damaged: remove it, and it is made again")
+        raise damaged_error(path)
     histories = [kept_history(path, history, longest, False) for history in trials or []]
     while (found := verdict(histories)) is None:
         if histories and ("good" if is_good(histories[0]) else "bad") not in wanted:

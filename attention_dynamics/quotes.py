@@ -26,7 +26,13 @@ from pathlib import Path
 from attention_dynamics.errors import InputError
 from attention_dynamics.files import read_json
 from attention_dynamics.inventory import read_results
-from attention_dynamics.reports import papa_file, read_papers, shown
+from attention_dynamics.reports import (
+    level_cell,
+    papa_file,
+    paper_number,
+    read_papers,
+    shown,
+)
 from attention_dynamics.results import result_tables
 from attention_dynamics.tables import format_table
 
@@ -128,7 +134,8 @@ def _number(match: re.Match) -> str:
     elif len(keys) == 5:
         *key, statistic = keys
         if source == "paper":
-            value = _paper_number(tuple(key), statistic)
+            numbers = [n for n in read_papers()["numbers"] if "dataset" in n]
+            value = (paper_number(numbers, tuple(key), statistic) or {}).get("value")
         else:
             value = read_results(Path(source)).get(tuple(key), {}).get(statistic)
     if type(value) not in (int, float):
@@ -148,15 +155,6 @@ def _entry(content: object, keys: tuple[str, ...]) -> object:
     return content
 
 
-def _paper_number(key: tuple[str, ...], statistic: str) -> float | None:
-    """The paper's number; None when it is not known."""
-    for number in read_papers()["numbers"]:
-        of = tuple(number.get(k) for k in ("dataset", "metric", "split", "performance"))
-        if (of, number["statistic"], number.get("iteration")) == (key, statistic, None):
-            return number["value"]
-    return None
-
-
 def _paper_rows(experiment: str, results: dict) -> list[dict]:
     """The paper's numbers that the results have too, and all of its curve, beside ours."""
     rows = []
@@ -172,9 +170,7 @@ def _paper_rows(experiment: str, results: dict) -> list[dict]:
             continue
         if statistic not in result:
             raise InputError(f"the results have no {statistic} of {' / '.join(key)}")
-        ours = shown(experiment, statistic, result[statistic])
-        if f"{statistic}_interval" in result:
-            ours += " [{:.3f}, {:.3f}]".format(*result[f"{statistic}_interval"])
+        ours = level_cell(experiment, statistic, result)
         bleu = ", BLEU" if key[3].endswith("_bleu") else ""
         theirs = shown(experiment, statistic, number["value"])
         rows.append({"statistic": f"{statistic}{bleu}", "here": ours, "the authors": theirs})

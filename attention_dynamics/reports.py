@@ -198,7 +198,7 @@ def _kind(perf: str) -> str:
     return perf.rpartition("_")[2]
 
 
-def _paper(numbers: list[dict], key: tuple, statistic: str, iteration=None) -> dict | None:
+def paper_number(numbers: list[dict], key: tuple, statistic: str, iteration=None) -> dict | None:
     """The paper's number of a statistic, or None.
 
     Agreements do not depend on the performance, so that one number serves accuracy and BLEU.
@@ -221,7 +221,7 @@ def _level_table(title: str, folder: str, results: dict, numbers: list, used: li
         head.append(key[2])
         kinds.append("number")
         columns.append([level_cell(folder, name, result) for name in names])
-        found = {name: number for name in names if (number := _paper(numbers, key, name))}
+        found = {name: number for name in names if (number := paper_number(numbers, key, name))}
         if found:
             used += found.values()
             head.append(f"{key[2]}, paper")
@@ -261,7 +261,8 @@ def _curve_table(key: tuple, perf: str, result: dict, numbers: list, used: list)
     papers = {
         n["iteration"]: n
         for n in numbers
-        if n["iteration"] is not None and n == _paper(numbers, key, "alpha_corrs", n["iteration"])
+        if n["iteration"] is not None
+        and n == paper_number(numbers, key, "alpha_corrs", n["iteration"])
     }
     used += papers.values()
     places = {int(t): place for place, t in enumerate(result["iterations"])}

@@ -30,7 +30,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import torch
-from measure import keep_results, machine_facts, modules_of
+from measure import HERE, keep_results, machine_facts, modules_of
 
 from attention_dynamics.agreement import METRICS
 from attention_dynamics.devices import choose_device
@@ -90,7 +90,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser.add_argument(
         "--out",
         type=Path,
-        default=Path(__file__).resolve().parent / "results" / "departures.json",
+        default=HERE / "results" / "departures.json",
         help="results file (default: benchmarks/results/departures.json)",
     )
     args = parser.parse_args(argv)

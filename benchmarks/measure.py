@@ -32,7 +32,7 @@ def modules_of(folder: str, *names: str) -> SimpleNamespace:
 
     They are taken out of ``sys.modules`` again: the other experiments have modules of these names.
     """
-    path = Path(__file__).resolve().parent.parent / folder
+    path = HERE.parent / folder
     all_names = sorted(file.stem for file in path.glob("*.py"))
     others = {name: sys.modules.pop(name) for name in all_names if name in sys.modules}
     sys.path.insert(0, str(path))

@@ -25,14 +25,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from measure import keep_results, machine_facts
+from measure import HERE, keep_results, machine_facts
 
 from attention_dynamics.errors import InputError, run_script
 from attention_dynamics.files import check_writable, read_json
 from attention_dynamics.options import script_parser
 from attention_dynamics.tables import format_table
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = HERE.parent
 EXPERIMENTS = ("classification", "translation", "SequenceCopying", "papa")
 NUMBERS = ("training_seconds", "seconds_per_step", "seconds", "peak_memory_mb")
 

@@ -443,6 +443,16 @@ def words_of_test(entities: Chain) -> list[list[str]]:
 # --- interrupted runs ---
 
 
+def add_callback(patch, papa, callback: TrainerCallback) -> None:
+    """Let the Trainers that are made from now on have one more callback."""
+    start = papa.training.FiniteTrainer.__init__
+
+    def with_callback(self, *args, **kwargs):
+        start(self, *args, **kwargs, callbacks=[callback])
+
+    patch.setattr(papa.training.FiniteTrainer, "__init__", with_callback)
+
+
 class Interrupt(TrainerCallback):
     """Ctrl-C after the fifth step."""
 
@@ -461,13 +471,8 @@ def test_an_interrupted_run_continues(cola, papa, monkeypatch, kind):
     }[kind]
     options = [*options, "--save_strategy", "steps", "--save_steps", "2"]
     whole = cola.run(f"{kind}_whole", *options)
-    start = papa.training.FiniteTrainer.__init__
-
-    def interrupted(self, *args, **kwargs):
-        start(self, *args, **kwargs, callbacks=[Interrupt()])
-
     with monkeypatch.context() as patch:
-        patch.setattr(papa.training.FiniteTrainer, "__init__", interrupted)
+        add_callback(patch, papa, Interrupt())
         with pytest.raises(KeyboardInterrupt):
             cola.run(f"{kind}_killed", *options)
     killed = cola.folder / f"{kind}_killed"
@@ -510,13 +515,8 @@ def test_a_terminated_run_keeps_what_it_has(cola, papa, monkeypatch, moment):
     options = [*cola.static(3), "--grad_for_classifier_and_static_only", "--save_strategy", "no"]
     options += ["--max_steps", "8", "--eval_strategy", "steps", "--eval_steps", "6"]
     whole = cola.run(f"{moment}_whole", *options)
-    start = papa.training.FiniteTrainer.__init__
-
-    def signalled(self, *args, **kwargs):
-        start(self, *args, **kwargs, callbacks=[Signal(moment)])
-
     with monkeypatch.context() as patch:
-        patch.setattr(papa.training.FiniteTrainer, "__init__", signalled)
+        add_callback(patch, papa, Signal(moment))
         with pytest.raises(Terminated):
             cola.run(f"{moment}_killed", *options)
     killed = cola.folder / f"{moment}_killed"
@@ -533,12 +533,7 @@ def test_a_damaged_checkpoint_is_refused(cola, papa, monkeypatch):
     """Whichever of its files has changed by a bit, or is half there."""
     options = [*cola.static(3), "--grad_for_classifier_only", "--save_strategy", "steps"]
     options += ["--save_steps", "2"]
-    start = papa.training.FiniteTrainer.__init__
-
-    def interrupted(self, *args, **kwargs):
-        start(self, *args, **kwargs, callbacks=[Interrupt()])
-
-    monkeypatch.setattr(papa.training.FiniteTrainer, "__init__", interrupted)
+    add_callback(monkeypatch, papa, Interrupt())
     with pytest.raises(KeyboardInterrupt):
         cola.run("bits", *options)
     checkpoint = cola.folder / "bits" / "checkpoint-4"
