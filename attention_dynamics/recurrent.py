@@ -225,6 +225,59 @@ def pull_back(
     return grad_projected, grad_first
 
 
+@torch.no_grad()
+def gated_states(
+    lstm: nn.LSTM, projected: torch.Tensor, tokens: torch.Tensor, packing: Packing
+) -> tuple[torch.Tensor, list]:
+    """States (tokens, directions * hidden) of a layer, and what :func:`gate_gradients` needs.
+
+    Args:
+        lstm: of one layer, without dropout; it starts from zero.
+        projected: (rows, directions * 4 * hidden) of :func:`input_projection`.
+        tokens: (tokens,) int64, the row of ``projected`` that each flat token reads.
+        packing: of the sequences.
+    """
+    weights = [weight_hh for _, weight_hh, _, _ in _weights(lstm, 0)]
+    (states, _, _), kept = _layer(projected, None, None, tokens, packing, weights)
+    return states, kept
+
+
+@torch.no_grad()
+def gate_gradients(
+    lstm: nn.LSTM,
+    projected: torch.Tensor,
+    tokens: torch.Tensor,
+    packing: Packing,
+    kept: list,
+    grad_states: torch.Tensor,
+) -> torch.Tensor:
+    """Gradients (tokens,) of gates of 1 that multiply the input of each token.
+
+    A gate g on the input x acts through z = W x g + b alone, so that d/dg is the inner product of
+    d/dz with z - b.
+
+    Args:
+        lstm, projected, tokens, packing: as of :func:`gated_states`.
+        kept: of :func:`gated_states`; used up.
+        grad_states: (tokens, directions * hidden) gradients of its states.
+    """
+    total = grad_states.new_zeros(len(tokens))
+    hidden, directions = lstm.hidden_size, len(kept)
+    biases = input_bias(lstm).chunk(directions)
+    for direction, of_words in enumerate(projected.chunk(directions, dim=1)):
+        gates, _, cells, tanhs = kept[direction]
+        order, weight_hh = packing.orders[direction], _weights(lstm, 0)[direction][1]
+        grad = grad_states.view(-1, directions, hidden)[:, direction].index_select(0, order)
+        derived = _derivatives(gates, cells, tanhs, None, packing.sizes)
+        last = (grad.new_zeros(packing.sizes[0], hidden) for _ in range(2))
+        grad_z, _, _ = _run_back(grad, *derived, weight_hh, packing.sizes, *last, False)
+        # The gates of the forward pass are no longer needed: z takes their place.
+        z = torch.index_select(of_words, 0, tokens[order], out=gates)
+        of_bias = grad_z @ biases[direction]
+        total.index_add_(0, order, grad_z.mul_(z).sum(dim=1) - of_bias)
+    return total
+
+
 def _weights(lstm: nn.LSTM, layer: int) -> list[list[torch.Tensor]]:
     """weight_ih, weight_hh, bias_ih, bias_hh of each direction of a layer."""
     directions = 1 + lstm.bidirectional

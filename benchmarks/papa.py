@@ -34,6 +34,7 @@ from measure import (
     alternate,
     bounded,
     compared,
+    flops_of,
     in_process,
     modules_of,
     parse_sections,
@@ -42,8 +43,6 @@ from measure import (
     take_turns,
 )
 from reference import papa as reference
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertModel
 
 from attention_dynamics.devices import peak_memory_mb
@@ -148,16 +147,6 @@ def papa():
     return modules_of("papa", "data", "models", "states")
 
 
-def gigaflops(function: Callable) -> float:
-    """Multiplications and additions of matrix products in ``function()``, in 1e9.
-
-    The fused attention is counted as the products that it consists of.
-    """
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        function()
-    return counter.get_total_flops() / 1e9
-
-
 def check(what: str, expected: torch.Tensor, actual: torch.Tensor) -> None:
     """End when two sides that should agree do not."""
     difference = float((expected - actual).abs().max())
@@ -233,7 +222,7 @@ def forward_section(args: argparse.Namespace) -> list[dict]:
             tokens = valid[few].bool()
             check(f"{size}, {number} constant heads", expected[tokens], actual[tokens])
         seconds = dict(zip(runs, take_turns(list(runs.values()), args.rounds), strict=True))
-        flops = {name: gigaflops(run) for name, run in runs.items()}
+        flops = {name: flops_of(run) / 1e9 for name, run in runs.items()}
         targets = {("sdpa", total): 1.15, ("eager", total): 1.7}
         for number in (total, total // 2, 0):
             what = f"{number} of {total} heads constant"
@@ -407,7 +396,7 @@ def head_rows(size: Size, task: str, rounds: int) -> list[dict]:
                 check(f"{size}, {task}s", expected, actual)
         steps = [plain_step, whole_step, cached_step]
         of_plain, of_whole, of_cached = take_turns(steps, rounds)
-        flops = [gigaflops(step) for step in steps]
+        flops = [flops_of(step) / 1e9 for step in steps]
     name = f"{size}, {task}s"
     whole, cached = "step without unused positions", "step on cached states"
     return [

@@ -100,12 +100,12 @@ class BagOfWords(torch.nn.Module):
         words, place = ids.unique(return_inverse=True)
         sentence = torch.repeat_interleave(lengths)
         share = 1 / lengths[sentence]  # (tokens,)
-        rows, weight = self.embedding.weight[words], self.linear.weight[0]
+        rows, weight = self.embedding.weight.index_select(0, words), self.linear.weight[0]
         votes = (rows @ weight)[place] * share
         score = self.linear.bias + torch.zeros_like(labels).index_add_(0, sentence, votes)
         residual = score.sigmoid() - labels
         strength = rows.new_zeros(len(words)).index_add_(0, place, share * residual[sentence])
-        self.embedding.weight.grad[words] = torch.outer(strength, weight)
+        self.embedding.weight.grad.index_copy_(0, words, torch.outer(strength, weight))
         self.linear.weight.grad[0] = strength @ rows
         self.linear.bias.grad[0] = residual.sum()
         return words

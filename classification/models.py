@@ -7,11 +7,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from attention_dynamics.recurrent import (
-    input_bias,
+    gate_gradients,
+    gated_states,
     input_projection,
     lstm_states,
     packing_of,
-    recurrence,
 )
 
 CONFIG_KEYS = ("hidden_dim", "intermediate_dim", "embed_dim", "batch_size")
@@ -66,33 +66,34 @@ class AttentionClassifier(nn.Module):
         return Reading(score, alpha[real], beta)
 
 
-def projected_words(model: AttentionClassifier) -> torch.Tensor:
-    """What the encoder's gates take from each word, (vocab, 8 * hidden): once per checkpoint."""
+def projected_words(model: AttentionClassifier, words: torch.Tensor) -> torch.Tensor:
+    """What the encoder's gates take from each of ``words`` (words,), (words, 8 * hidden)."""
     with torch.no_grad():
-        return input_projection(model.encoder, model.embedding.weight)
+        return input_projection(model.encoder, model.embedding(words))
 
 
 def influence(
-    model: AttentionClassifier, words: torch.Tensor, ids: torch.Tensor, lengths, labels
+    model: AttentionClassifier,
+    projected: torch.Tensor,
+    tokens: torch.Tensor,
+    lengths: torch.Tensor,
+    labels: torch.Tensor,
 ) -> tuple[Reading, torch.Tensor]:
     """A reading, and Δ (tokens,): minus d(summed loss)/d(gate) at gates of 1.
 
-    A gate g_l on the embedding x_l acts through z_l = W x_l g_l + b alone, so that d/dg_l is the
-    inner product of d/dz_l with z_l - b, and one backward pass down to z gives all gates: neither
-    the parameters nor the embeddings need a gradient, and no token is multiplied by W again.
+    Neither the parameters nor the embeddings need a gradient, and no word is multiplied by the
+    encoder's input weights again.
 
     Args:
         model: whose parameters need no gradient here.
-        words: of :func:`projected_words`.
-        ids: (tokens,) the sentences of a batch one after another.
+        projected: (words, 8 * hidden) of :func:`projected_words`.
+        tokens: (tokens,) rows of ``projected``, the sentences of a batch one after another.
         lengths: (batch,) on the CPU.
         labels: (batch,) float.
     """
-    projected = words[ids].requires_grad_()  # (tokens, 8 * hidden)
-    states, _, _ = recurrence(model.encoder, projected, packing_of(lengths, ids.device))
-    reading = model.attend(states, lengths)
+    packing = packing_of(lengths, tokens.device)
+    states, kept = gated_states(model.encoder, projected, tokens, packing)
+    reading = model.attend(states.requires_grad_(), lengths)
     loss = F.binary_cross_entropy_with_logits(reading.score, labels, reduction="sum")
-    (gradient,) = torch.autograd.grad(loss, projected)
-    with torch.no_grad():
-        of_bias = gradient @ input_bias(model.encoder)
-        return reading, of_bias - torch.linalg.vecdot(gradient, projected)
+    loss.backward(inputs=[states])
+    return reading, -gate_gradients(model.encoder, projected, tokens, packing, kept, states.grad)

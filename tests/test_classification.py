@@ -110,7 +110,7 @@ def test_delta_is_the_derivative_by_a_gate(classification):
     model = model_of(classification).double()
     ids, lengths = torch.tensor([1, 9, 4, 2, 1, 5, 2]), torch.tensor([4, 3])
     labels = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    words = classification.models.projected_words(model)
+    words = classification.models.projected_words(model, torch.arange(len(model.embedding.weight)))
     _, grad = classification.models.influence(model, words, ids, lengths, labels)
 
     def loss(token: int, scale: float) -> float:
@@ -131,7 +131,7 @@ def test_departure_3_a_sure_model_has_finite_gradients(classification):
     with torch.no_grad():
         model.hidden2beta.bias.fill_(200.0)
     lengths, labels = torch.tensor([3]), torch.tensor([0.0])
-    words = classification.models.projected_words(model)
+    words = classification.models.projected_words(model, torch.arange(len(model.embedding.weight)))
     ids = torch.tensor([1, 4, 2])
     _, grad = classification.models.influence(model, words, ids, lengths, labels)
     assert torch.isfinite(grad).all()

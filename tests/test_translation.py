@@ -201,7 +201,7 @@ def test_beta_in_parts_equals_beta_at_once(translation, plain_translation, monke
     _, model = both_models(translation, plain_translation)
     batch = whole_batch(translation, random_pairs(LENGTHS))
     at_once = translation.models.read(model.eval(), batch, with_grad=False).beta
-    monkeypatch.setattr(translation.models, "_PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr(translation.models, "_ROWS_AT_ONCE", 7)
     in_parts = translation.models.read(model, batch, with_grad=False).beta
     torch.testing.assert_close(in_parts, at_once, rtol=0, atol=1e-6)
 

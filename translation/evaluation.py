@@ -5,15 +5,12 @@ import math
 import numpy as np
 import torch
 from data import Pairs
-from models import AttentionTranslator
+from models import AttentionTranslator, predict
 
 from attention_dynamics.ragged import batches_by_length
 
 # Sentences and (padded) target tokens of one batch, at most.
 _SENTENCES, _TOKENS = 256, 8192
-
-# Targets whose logits over the vocabulary are in memory at once.
-_TARGETS = 512
 
 
 @torch.no_grad()
@@ -26,12 +23,9 @@ def token_scores(
     correct, loss = 0, 0.0
     for examples in batches_by_length(pairs.trg.lengths, _SENTENCES, _TOKENS):
         batch = pairs.batch(np.sort(examples)).to(device)
-        outputs = model.outputs(batch).split(_TARGETS)
-        for output, targets in zip(outputs, batch.targets.split(_TARGETS), strict=True):
-            logits = model.hidden2vocab(output)  # (targets, vocab)
-            right = logits.gather(1, targets[:, None]).squeeze(1)
-            loss += float((logits.logsumexp(dim=1) - right).cpu().double().sum())
-            correct += int((logits.argmax(dim=1) == targets).sum())
+        prediction = predict(model, model.outputs(batch), batch.targets)
+        loss -= float(prediction.log_prob.cpu().double().sum())
+        correct += int(prediction.correct.sum())
     model.train(training)
     return percent_and_perplexity(correct, loss, int((pairs.trg.lengths - 1).sum()))
 

@@ -17,8 +17,11 @@ from attention_dynamics.recurrent import (
 
 CONFIG_KEYS = ("hidden_dim", "dropout", "num_layers", "batch_size")
 
-# Rows of (target, source) pairs whose probabilities over the vocabulary are in memory at once.
-_PAIRS_AT_ONCE = 512
+# Rows whose logits over the vocabulary are in memory at once: what fits in a CPU's cache.
+_ROWS_AT_ONCE = 512
+
+# Logits up to this size, either way, have exponentials whose sum a float32 holds.
+_HARMLESS = 60.0
 
 
 class AttentionTranslator(nn.Module):
@@ -145,6 +148,61 @@ def flat(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     return values.flatten(0, 1).index_select(0, places)
 
 
+class Prediction(NamedTuple):
+    """What a model predicts at some targets.
+
+    Attributes:
+        log_prob: (rows,) of the correct piece.
+        correct: (rows,) bool, whether it is the most probable one.
+        slope: (rows, hidden), the gradient of log_prob by o; None when not asked for.
+    """
+
+    log_prob: torch.Tensor
+    correct: torch.Tensor
+    slope: torch.Tensor | None
+
+
+@torch.no_grad()
+def predict(
+    model: AttentionTranslator,
+    outputs: torch.Tensor,
+    targets: torch.Tensor,
+    with_slope: bool = False,
+) -> Prediction:
+    """The prediction of ``targets`` (rows,) by o (rows, hidden) of :meth:`~.outputs`."""
+    weight, bias = model.hidden2vocab.weight, model.hidden2vocab.bias
+    log_prob, slope = (torch.empty_like(outputs[:, 0]), torch.empty_like(outputs))
+    correct = torch.empty_like(targets, dtype=torch.bool)
+    for start in range(0, len(targets), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        target = targets[rows, None]
+        logits = F.linear(outputs[rows], weight, bias)  # (rows, vocab)
+        right = logits.gather(1, target)
+        highest, best = logits.max(dim=1, keepdim=True)
+        correct[rows] = (best == target).squeeze(1)
+        total, log_total = _exponentiate(logits, highest)
+        log_prob[rows] = (right - log_total).squeeze(1)
+        if with_slope:
+            # W_y - Σ_v p(v) W_v, with p(y) - 1 taken from log p(y): nothing cancels.
+            share = logits.div_(total).scatter_(1, target, (right - log_total).expm1())
+            slope[rows] = -(share @ weight)
+    return Prediction(log_prob, correct, slope if with_slope else None)
+
+
+def _exponentiate(logits: torch.Tensor, highest: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Turn logits (rows, vocab) into what the probabilities are proportional to, in place.
+
+    Returns:
+        Their sum, and log Σ exp(logits), each (rows, 1). ``highest`` (rows, 1) are the highest
+        logits: subtracting them, a pass over all logits, is saved where it is not needed.
+    """
+    if logits.is_cpu and float(highest.abs().max()) <= _HARMLESS:
+        total = logits.exp_().sum(dim=1, keepdim=True)
+        return total, total.log()
+    total = logits.sub_(highest).exp_().sum(dim=1, keepdim=True)
+    return total, total.log() + highest
+
+
 class Reading(NamedTuple):
     """What a model makes of a batch in evaluation.
 
@@ -204,15 +262,11 @@ def read(model: AttentionTranslator, batch: Batch, with_grad: bool) -> Reading:
     alpha = _real_pairs(all_alpha, batch)
     context = flat(all_alpha @ padded(states, batch.src_lengths), batch.trg_lengths)
     combined = model.combine(decoded, context)
-    log_probs = model.hidden2vocab(combined).log_softmax(dim=1)  # (trg_tokens, vocab)
-    log_prob = log_probs.gather(1, batch.targets[:, None]).squeeze(1)
-    correct = log_probs.argmax(dim=1) == batch.targets
+    prediction = predict(model, combined, batch.targets, with_grad)
     beta = _beta(model, batch.targets, decoded, states, pairs)
     grad = None
     if with_grad:
-        of_combined = model.hidden2vocab.weight[batch.targets]
-        of_combined -= log_probs.exp_() @ model.hidden2vocab.weight
-        of_combined *= combined > 0
+        of_combined = prediction.slope * (combined > 0)
         of_decoded, of_context = (of_combined @ model.extra_ff.weight).chunk(2, dim=1)
         of_context = of_context @ model.project_enc.weight  # (trg_tokens, 2 * hidden)
         of_states, of_query = _through_attention(
@@ -221,7 +275,7 @@ def read(model: AttentionTranslator, batch: Batch, with_grad: bool) -> Reading:
         if of_query is not None:
             of_decoded = of_decoded + of_query @ model.attn_lin.weight
         grad = _gate_gradients(model, batch, traces, of_decoded, of_states, pairs)
-    return Reading(log_prob, correct, alpha, beta, grad)
+    return Reading(prediction.log_prob, prediction.correct, alpha, beta, grad)
 
 
 def _real_pairs(values: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -237,12 +291,13 @@ def _beta(model: AttentionTranslator, targets, decoded, states, pairs: _Pairs) -
     from_source = F.linear(model.project_enc(states), by_source)  # (src_tokens, hidden)
     weight, bias = model.hidden2vocab.weight, model.hidden2vocab.bias
     beta = decoded.new_empty(len(pairs.target))
-    parts = (values.split(_PAIRS_AT_ONCE) for values in (pairs.target, pairs.source, beta))
+    parts = (values.split(_ROWS_AT_ONCE) for values in (pairs.target, pairs.source, beta))
     for target, source, out in zip(*parts, strict=True):
         combined = F.relu(from_target[target] + from_source[source])  # (rows, hidden)
         logits = F.linear(combined, weight, bias)  # (rows, vocab)
-        correct = logits.gather(1, targets[target][:, None]).squeeze(1)
-        torch.sub(correct, logits.logsumexp(dim=1), out=out)
+        right = logits.gather(1, targets[target][:, None])
+        _, log_total = _exponentiate(logits, logits.amax(dim=1, keepdim=True))
+        torch.sub(right, log_total, out=out[:, None])
     return beta
 
 
