@@ -62,6 +62,13 @@ _PERFS = {
     "classification": {"acc": "accuracy"},
     "translation": {"acc": "token accuracy in percent", "bleu": "BLEU"},
 }
+# The figures in results/, which come with the repository.
+_SHIPPED = {
+    "classification": ("Furd_*.svg",),
+    "translation": ("Multi30k_*.svg",),
+    "SequenceCopying": ("copying.svg", "multihead.svg"),
+    "papa": ("papa_*.svg",),
+}
 _METRICS = {"top5": "top 5% match", "tau": "Kendall's tau"}
 _DASH = "–"
 
@@ -313,43 +320,37 @@ def _takeaway(folder: str, key: tuple, result: dict) -> str:
 
 
 def _copying_tables(problems: list[str]) -> tuple:
-    """Tables of sequence copying, from the records beside histories and combinations."""
-    rows, counts, groups, takeaways = [], {}, [], []
-    base = Path("SequenceCopying")
+    """Tables of sequence copying, from the records beside histories and combinations, and of those
+    that come with the repository."""
+    groups, takeaways = [], []
+    base, shipped = Path("SequenceCopying"), Path("results")
+    histories = []
     for path in sorted(base.glob("logs/*.json")):
         try:
-            row = _results_of(path)
-            name, of = row["setting"], row["of"]
-            count = next(row[key] for key in row if key.startswith("reach "))
-            cells = [f"{row['share']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"]
-            cells.append(f"{row['mean acc at the end']:.3f}")
+            histories.append(_history_row(_results_of(path)))
         except InputError as error:
             problems.append(str(error))
         except (KeyError, TypeError, ValueError, StopIteration):
             problems.append(f"{path} is no record of seq2seq.py: make it again with --overwrite")
-        else:
-            counts[name] = (count, of)
-            rows.append([name, f"{count} of {of}", *cells])
-            takeaways.append(f"{name}: {count} of {of} seeds learn to copy.")
-    if rows:
-        note = "from SequenceCopying/logs/; a seed learns when it reaches an accuracy of 0.95"
-        if all(name in counts for name in COPYING):
-            pair = [[counts[name][0], counts[name][1] - counts[name][0]] for name in COPYING]
-            p = fisher_exact(pair).pvalue
-            takeaways.append(f"40 of 40 against 40 of 60: Fisher's exact test gives p = {p:.2g}.")
-        head = ["setting", "seeds that learn", "share, 95% interval", "mean accuracy at the end"]
-        table = _table("Seeds that learn to copy", head, ["", *["number"] * 3], rows)
-        groups.append({"title": "Learning to copy", "note": note, "shown": [table], "folded": []})
-    for path in sorted(base.glob("re_*headcomb.json")):
+    if histories:
+        groups.append(_histories_group(histories, "SequenceCopying/logs/", takeaways))
+    if (path := shipped / "copying.json").exists():
         try:
-            shares = _results_of(path)["shares"]
+            histories = [_history_row(row) for row in read_json(path, "results")["settings"]]
+            groups.append(_histories_group(histories, str(path), [] if groups else takeaways))
+        except InputError as error:
+            problems.append(str(error))
+        except (KeyError, TypeError, ValueError, StopIteration):
+            problems.append(f"results {path} are not those of the copying runs")
+    for path in [*sorted(base.glob("re_*headcomb.json")), *shipped.glob("multihead.json")]:
+        try:
             rows = [
                 [
                     row["setting"],
                     f"{row[next(k for k in row if k.startswith('exceed '))]} of {row['of']}",
                     f"{row['share']:.2f} [{row['low']:.2f}, {row['high']:.2f}]",
                 ]
-                for row in shares
+                for row in _results_of(path)["shares"]
             ]
         except InputError as error:
             problems.append(str(error))
@@ -360,9 +361,31 @@ def _copying_tables(problems: list[str]) -> tuple:
         head = ["heads", "combinations that learn", "share, 95% interval"]
         table = _table("Good and bad heads", head, ["", "number", "number"], rows)
         note = f"from {path}; a combination learns when its accuracy exceeds 0.95"
+        if not any(group["title"] == "Good and bad heads" for group in groups):
+            takeaways += [f"{row[0]}: {row[1]} combinations learn." for row in rows]
         groups.append({"title": "Good and bad heads", "note": note, "shown": [table], "folded": []})
-        takeaways += [f"{row[0]}: {row[1]} combinations learn." for row in rows]
     return groups, takeaways, []
+
+
+def _history_row(result: dict) -> tuple[str, int, int, str, str]:
+    """Setting, seeds that learn, seeds, and two cells of the table, of a row of seq2seq.py."""
+    count = next(result[key] for key in result if key.startswith("reach "))
+    share = f"{result['share']:.2f} [{result['low']:.2f}, {result['high']:.2f}]"
+    return result["setting"], count, result["of"], share, f"{result['mean acc at the end']:.3f}"
+
+
+def _histories_group(histories: list[tuple], source: str, takeaways: list[str]) -> dict:
+    """The table of :func:`_history_row` rows; what they say is added to ``takeaways``."""
+    counts = {name: [count, of - count] for name, count, of, _, _ in histories}
+    takeaways += [f"{name}: {n} of {of} seeds learn to copy." for name, n, of, _, _ in histories]
+    if all(name in counts for name in COPYING):
+        p = fisher_exact([counts[name] for name in COPYING]).pvalue
+        takeaways.append(f"40 of 40 against 40 of 60: Fisher's exact test gives p = {p:.2g}.")
+    head = ["setting", "seeds that learn", "share, 95% interval", "mean accuracy at the end"]
+    rows = [[name, f"{count} of {of}", *cells] for name, count, of, *cells in histories]
+    table = _table("Seeds that learn to copy", head, ["", *["number"] * 3], rows)
+    note = f"from {source}; a seed learns when it reaches an accuracy of 0.95"
+    return {"title": "Learning to copy", "note": note, "shown": [table], "folded": []}
 
 
 def _results_of(path: Path) -> dict:
@@ -501,10 +524,10 @@ def _records(folder: str, problems: list[str]) -> tuple[dict | None, list[str]]:
 
 def _figures(folder: str, problems: list[str]) -> list[dict]:
     """The svg figures of an experiment, as data addresses with a title and a text for the blind."""
-    shipped = {"classification": "Furd", "translation": "Multi30k"}.get(folder)
     paths = [*sorted(Path(folder).glob("figures/*.svg"))]
-    if shipped:
-        paths += sorted(Path("results").glob(f"{shipped}_*.svg"))
+    paths += [
+        path for pattern in _SHIPPED[folder] for path in sorted(Path("results").glob(pattern))
+    ]
     figures = []
     for path in paths:
         content = path.read_bytes()

@@ -25,7 +25,12 @@ from torch import nn
 
 from attention_dynamics.errors import InputError, Terminated, WorkError
 from attention_dynamics.files import whole_file
-from attention_dynamics.runs import differences, read_tensors, save_checkpoint
+from attention_dynamics.runs import (
+    differences,
+    output_is_current,
+    read_tensors,
+    save_checkpoint,
+)
 from attention_dynamics.seeding import generator_states, set_generator_states
 
 # The version of what the files hold.
@@ -100,6 +105,18 @@ class Parts:
         """Remove all parts: the output is whole, or is to be made anew."""
         if self.folder.exists():
             shutil.rmtree(self.folder)
+
+
+def parts_of(path: Path, settings: dict, overwrite: bool) -> Parts | None:
+    """The finished parts of the output ``path``; None when the output itself is up to date.
+
+    With ``overwrite`` it is made from the start: parts that are there are removed.
+    """
+    parts = Parts(path)
+    current = not overwrite and output_is_current(path, settings)
+    if current or overwrite:
+        parts.remove()
+    return None if current else parts
 
 
 @contextlib.contextmanager

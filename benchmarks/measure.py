@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
 from math import prod
 from pathlib import Path
 from types import SimpleNamespace
@@ -150,8 +151,8 @@ def products_alone(function: Callable) -> float:
 
 def in_process(function: Callable, *args):
     """What ``function(*args)`` returns in a fresh process; the function is one of a module."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(function, args)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *args).result()
 
 
 def compared(
@@ -295,14 +296,21 @@ def run_sections(args, sections: dict[str, Callable]) -> None:
 
     Args:
         args: options of a benchmark: only, threads, rounds, quick, out.
-        sections: name -> a function of ``args`` that returns the rows of its table.
+        sections: name -> a function of ``args`` that returns the rows of its table. Each has a
+            process of its own (but with ``quick``): how fast a process gets memory depends on what
+            it has done before.
     """
-    torch.manual_seed(0)
-    torch.set_num_threads(args.threads)
-    torch.set_flush_denormal(True)
     facts = {**machine_facts(args.threads), "rounds": args.rounds, "quick": args.quick}
     for section in args.only:
-        rows = sections[section](args)
+        run = functools.partial(_run_section, sections[section], args)
+        rows = run() if args.quick else in_process(run)
         if args.out is not None:
             add_results(args.out, section, facts, rows)
         print(f"\n{section}\n{format_table(rows)}", flush=True)
+
+
+def _run_section(function: Callable, args) -> list[dict]:
+    torch.manual_seed(0)
+    torch.set_num_threads(args.threads)
+    torch.set_flush_denormal(True)
+    return function(args)

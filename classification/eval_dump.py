@@ -31,13 +31,12 @@ from attention_dynamics.logconfigs import make_log_config
 from attention_dynamics.logs import Logs, published_layout, save_logs
 from attention_dynamics.options import count, script_parser
 from attention_dynamics.ragged import Ragged
-from attention_dynamics.resume import Parts
+from attention_dynamics.resume import parts_of
 from attention_dynamics.runs import (
     checkpoints_of,
     load_checkpoint,
     log_config_path,
     logs_path,
-    output_is_current,
     read_config,
     read_log_config,
     record_output,
@@ -157,11 +156,8 @@ def main(argv=None) -> None:
     settings = {**of_all, "checkpoints": checkpoints}
     out = logs_path(args.dataset)
     with locked(out):
-        parts = Parts(out)
-        current = not args.overwrite and output_is_current(out, settings)
-        if current or args.overwrite:
-            parts.remove()
-        if current:
+        parts = parts_of(out, settings, args.overwrite)
+        if parts is None:
             print(f"{out} is up to date with its {len(paths)} checkpoints; --overwrite dumps again")
             return
 

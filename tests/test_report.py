@@ -158,7 +158,28 @@ def test_what_is_missing_stands_there_with_its_command(root):
     assert "No runs in this copy of the repository: other." in text
 
 
+def test_what_comes_with_the_repository_is_on_the_page(root):
+    """A fresh clone: nothing has been run, and the page shows results/ all the same."""
+    for folder in ("classification", "translation", "SequenceCopying", "papa"):
+        shutil.rmtree(root / folder)
+        (root / folder).mkdir()
+    text, problems = reports.write_report_text("python report.py")
+    page = Reader(text)
+    assert problems == []
+    assert len(page.images) == len([*Path("results").glob("*.svg")])
+    settings = read_json(Path("results/copying.json"), "results")["settings"]
+    for row in settings:
+        assert page.cells(row["setting"])[0][0] == f"{row['reach 0.95']} of {row['of']}"
+    shares = read_json(Path("results/multihead.json"), "record")["results"]["shares"]
+    of_heads = [row for row in page.rows if row[0].strip() in {s["setting"] for s in shares}]
+    assert [row[1].strip() for row in of_heads] == [
+        f"{row['exceed 0.95']} of {row['of']}" for row in shares
+    ]
+
+
 DAMAGE = {
+    "results/copying.json": b'{"settings": [{}]}',
+    "results/multihead.json": b'{"results": {"shares": [{}]}}',
     "classification/results/published.pkl": b"\x80\x05broken",
     "translation/results/odd.pkl": pickle.dumps({"a": 1}),
     "classification/figures/toy_val_top5.svg": b"<svg><g></svg>",
