@@ -21,7 +21,7 @@ case $experiment in
     classification)
         [[ -f data/toy_about.json ]] || "$PYTHON" prepare_data.py --dataset toy --overwrite
         bash train_runs.sh --steps 300 --custom_saves 0,10,25,50,75,100,150,200
-        bash dump_logs.sh --test_set_size 400 --threads 2
+        bash dump_logs.sh --test_set_size 400
         bash embedding_runs.sh
         bash logistic_runs.sh
         "$PYTHON" collect_classification_stats.py --datasets toy --out_file results/toy.pkl \
