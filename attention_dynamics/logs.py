@@ -227,7 +227,13 @@ def _read_published(dataset: str, metas: dict, data: list) -> Logs:
             if len(scores):  # Δ that was not asked for is an empty list
                 if scores.dtype.kind not in "fiu":
                     raise ValueError(f"scores {key} are no real numbers")
-                values[example_offsets[number] : example_offsets[number + 1]] = scores
+                place = slice(*example_offsets[number : number + 2])
+                if len(scores) != len(values[place]):
+                    raise ValueError(
+                        f"an example has {len(scores)} scores {key}, not {len(values[place])}"
+                    )
+                with np.errstate(over="ignore"):  # what float32 cannot hold is infinite
+                    values[place] = scores
                 there = True
         if there:
             logs.arrays[key] = values

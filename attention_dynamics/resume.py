@@ -294,7 +294,10 @@ class Training:
     def _restore(self, state: dict) -> None:
         try:
             self.model.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
+            # Learning rate and the like are those of this process; the settings hold them.
+            groups = self.optimizer.state_dict()["param_groups"]
+            moments = state["optimizer"]["state"]
+            self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
             set_generator_states(state["generators"])
             self.step, self.notes = state["step"], state["notes"]
             self.checkpoint = state["checkpoint"]

@@ -79,7 +79,7 @@ def _damage(draw, holder, depth: int, others: tuple) -> None:
         _damage(draw, changed, depth - 1, others)
         holder[key] = tuple(changed)
         return None
-    if isinstance(inner, np.ndarray) and inner.size and draw(st.booleans()):
+    if isinstance(inner, np.ndarray) and inner.ndim and inner.size and draw(st.booleans()):
         holder[key] = _damaged_array(draw, inner)
         return None
     action = draw(st.sampled_from(("replace", "replace", "lose", "double", "rename")))

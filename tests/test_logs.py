@@ -91,6 +91,17 @@ def test_the_published_layout_of_translation_has_a_matrix_per_pair(tmp_path):
     assert logs.trg.lengths.tolist() == [4, 3]
 
 
+@pytest.mark.parametrize("scores", [np.float32(0.5), [0.5], np.ones(4), np.ones(8)])
+def test_published_scores_of_another_length_are_refused(tmp_path, scores):
+    """One number too: numpy would give it to each token of the sentence."""
+    published = published_layout(small_logs(), [([1, 2], 0)] * 4 + [([1, 6, 7, 2], 1)])
+    published["data"][0]["normal_A", 0, "alpha"] = scores  # of three tokens
+    path = tmp_path / "tiny_logs.pkl"
+    path.write_bytes(pickle.dumps(published))
+    with pytest.raises(InputError, match=r"an example has \d scores .*'alpha'\), not 3"):
+        load_logs(path)
+
+
 def test_the_file_is_hardly_larger_than_its_numbers(tmp_path):
     rng = np.random.default_rng(0)
     src = Ragged.from_rows([np.full(length, 7) for length in rng.integers(100, 300, 200)])

@@ -121,6 +121,16 @@ def test_a_state_belongs_to_its_settings_and_model(tmp_path):
         train(path, 3)
 
 
+def test_a_state_changes_no_option_of_the_optimiser(tmp_path):
+    """They follow from the settings; a damaged one would end the next update in a traceback."""
+    path = tmp_path / "state"
+    train(path, 3)
+    state = kept(path, {})
+    state["optimizer"]["param_groups"][0] |= {"betas": None, "lr": 5.0}
+    keep(path, {}, state)
+    assert same(train(path, 9)[0], train(None, 9)[0])
+
+
 def test_writing_states_takes_no_more_than_its_share(tmp_path, monkeypatch):
     """A clock on which a state takes 1 second and a step 1: 50 seconds lie between states."""
     clock, writes = [0.0], []
