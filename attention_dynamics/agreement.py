@@ -9,7 +9,7 @@ b[argmax(a)].
 
 import numpy as np
 
-from attention_dynamics.ragged import Ragged
+from attention_dynamics.ragged import Ragged, batches_by_length
 
 METRICS = ("top 5% match", "kendall tau")
 
@@ -52,13 +52,10 @@ def kendall_tau(first: Ragged, second: Ragged) -> np.ndarray:
     """
     taus = np.full(len(first), np.nan)
     lengths = first.lengths
-    by_length = np.argsort(lengths, kind="stable")
-    start = int(np.searchsorted(lengths[by_length], 2))
-    while start < len(by_length):
-        stop = start + max(1, _SCORES_AT_ONCE // int(lengths[by_length[start]]))
-        rows = by_length[start:stop]
-        taus[rows] = _tau_b(_padded(first, rows), _padded(second, rows), lengths[rows])
-        start = stop
+    for rows in batches_by_length(lengths, len(first), _SCORES_AT_ONCE):
+        rows = rows[lengths[rows] > 1]
+        if len(rows):
+            taus[rows] = _tau_b(_padded(first, rows), _padded(second, rows), lengths[rows])
     return taus
 
 

@@ -196,14 +196,39 @@ def test_alpha_beta_and_grad_equal_the_reference(
     assert measured == pytest.approx((accuracy, perplexity), rel=1e-5)
 
 
-def test_beta_in_parts_equals_beta_at_once(translation, plain_translation, monkeypatch):
-    """The rows whose probabilities are in memory together decide nothing."""
+@pytest.mark.parametrize("uniform", [False, True])
+def test_scores_in_parts_equal_those_at_once(translation, plain_translation, monkeypatch, uniform):
+    """The rows and replicas that are in memory together decide nothing."""
+    models = translation.models
     _, model = both_models(translation, plain_translation)
+    model.uniform = uniform
     batch = whole_batch(translation, random_pairs(LENGTHS))
-    at_once = translation.models.read(model.eval(), batch, with_grad=False).beta
-    monkeypatch.setattr(translation.models, "_ROWS_AT_ONCE", 7)
-    in_parts = translation.models.read(model, batch, with_grad=False).beta
-    torch.testing.assert_close(in_parts, at_once, rtol=0, atol=1e-6)
+    at_once = models.read(model.eval(), batch, with_grad=True)
+    monkeypatch.setattr(models, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(models, "_REPLICAS_AT_ONCE", 40)
+    for found, expected in zip(models.read(model, batch, with_grad=True), at_once, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e4])
+def test_predictions_with_small_and_huge_logits(translation, plain_translation, scale):
+    """Beside float64 and autograd; a sure model's log-probabilities keep their digits."""
+    _, model = both_models(translation, plain_translation)
+    with torch.no_grad():
+        model.hidden2vocab.weight *= scale
+    outputs = torch.randn(20, model.hidden2vocab.in_features).relu()
+    logits = model.hidden2vocab(outputs).detach()
+    targets = logits.argmax(dim=1)
+    targets[::4] = 5
+    found = translation.models.predict(model, outputs, targets, with_slope=True)
+    exact = logits.double().log_softmax(dim=1)
+    torch.testing.assert_close(
+        found.log_prob, exact.gather(1, targets[:, None]).squeeze(1).float(), rtol=1e-6, atol=1e-6
+    )
+    assert found.correct.tolist() == (logits.argmax(dim=1) == targets).tolist()
+    weight = model.hidden2vocab.weight.double()
+    slope = (weight[targets] - exact.exp() @ weight).float()
+    torch.testing.assert_close(found.slope, slope, rtol=1e-5, atol=1e-5 * scale)
 
 
 @pytest.mark.parametrize("uniform", [False, True])

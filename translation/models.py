@@ -20,6 +20,9 @@ CONFIG_KEYS = ("hidden_dim", "dropout", "num_layers", "batch_size")
 # Rows whose logits over the vocabulary are in memory at once: what fits in a CPU's cache.
 _ROWS_AT_ONCE = 512
 
+# Tokens of the replicas of sentences, one for each target, whose gradients are in memory at once.
+_REPLICAS_AT_ONCE = 1 << 15
+
 # Logits up to this size, either way, have exponentials whose sum a float32 holds.
 _HARMLESS = 60.0
 
@@ -180,11 +183,12 @@ def predict(
         right = logits.gather(1, target)
         highest, best = logits.max(dim=1, keepdim=True)
         correct[rows] = (best == target).squeeze(1)
-        total, log_total = _exponentiate(logits, highest)
-        log_prob[rows] = (right - log_total).squeeze(1)
+        total, shift = _exponentiate(logits, highest)
+        of_target = right - shift - total.log()
+        log_prob[rows] = of_target.squeeze(1)
         if with_slope:
-            # W_y - Σ_v p(v) W_v, with p(y) - 1 taken from log p(y): nothing cancels.
-            share = logits.div_(total).scatter_(1, target, (right - log_total).expm1())
+            # W_y - Σ_v p(v) W_v; p(y) - 1, of a sure model almost 0, is taken from log p(y).
+            share = logits.div_(total).scatter_(1, target, of_target.expm1())
             slope[rows] = -(share @ weight)
     return Prediction(log_prob, correct, slope if with_slope else None)
 
@@ -193,14 +197,12 @@ def _exponentiate(logits: torch.Tensor, highest: torch.Tensor) -> tuple[torch.Te
     """Turn logits (rows, vocab) into what the probabilities are proportional to, in place.
 
     Returns:
-        Their sum, and log Σ exp(logits), each (rows, 1). ``highest`` (rows, 1) are the highest
-        logits: subtracting them, a pass over all logits, is saved where it is not needed.
+        Their sum (rows, 1), and what was subtracted from the logits before, (rows, 1): ``highest``
+        (rows, 1), the highest ones, or 0 where that pass over all logits is not needed.
     """
     if logits.is_cpu and float(highest.abs().max()) <= _HARMLESS:
-        total = logits.exp_().sum(dim=1, keepdim=True)
-        return total, total.log()
-    total = logits.sub_(highest).exp_().sum(dim=1, keepdim=True)
-    return total, total.log() + highest
+        return logits.exp_().sum(dim=1, keepdim=True), torch.zeros_like(highest)
+    return logits.sub_(highest).exp_().sum(dim=1, keepdim=True), highest
 
 
 class Reading(NamedTuple):
@@ -269,11 +271,18 @@ def read(model: AttentionTranslator, batch: Batch, with_grad: bool) -> Reading:
         of_combined = prediction.slope * (combined > 0)
         of_decoded, of_context = (of_combined @ model.extra_ff.weight).chunk(2, dim=1)
         of_context = of_context @ model.project_enc.weight  # (trg_tokens, 2 * hidden)
-        of_states, of_query = _through_attention(
-            model, of_context, decoded, states, all_alpha, alpha, pairs, batch
-        )
-        if of_query is not None:
+        of_score = None
+        if not model.uniform:
+            of_score, of_query = _through_softmax(of_context, states, all_alpha, batch)
             of_decoded = of_decoded + of_query @ model.attn_lin.weight
+        query = model.query(decoded)
+
+        def of_states(some: slice) -> torch.Tensor:
+            """The gradients of e for some pairs, (pairs, 2 * hidden), apart for each target."""
+            target = pairs.target[some]
+            gradient = alpha[some, None] * of_context[target]
+            return gradient if of_score is None else gradient + of_score[some, None] * query[target]
+
         grad = _gate_gradients(model, batch, traces, of_decoded, of_states, pairs)
     return Reading(prediction.log_prob, prediction.correct, alpha, beta, grad)
 
@@ -296,28 +305,21 @@ def _beta(model: AttentionTranslator, targets, decoded, states, pairs: _Pairs) -
         combined = F.relu(from_target[target] + from_source[source])  # (rows, hidden)
         logits = F.linear(combined, weight, bias)  # (rows, vocab)
         right = logits.gather(1, targets[target][:, None])
-        _, log_total = _exponentiate(logits, logits.amax(dim=1, keepdim=True))
-        torch.sub(right, log_total, out=out[:, None])
+        total, shift = _exponentiate(logits, logits.amax(dim=1, keepdim=True))
+        torch.sub(right - shift, total.log(), out=out[:, None])
     return beta
 
 
-def _through_attention(
-    model: AttentionTranslator, of_context, decoded, states, all_alpha, alpha, pairs: _Pairs, batch
-):
-    """The gradients of e (pairs, 2 * hidden), apart for each target, and of q (or None)."""
-    of_states = alpha[:, None] * of_context[pairs.target]
-    if model.uniform:
-        return of_states, None
+def _through_softmax(of_context, states, all_alpha, batch: Batch):
+    """The gradients of the scores (pairs,) and of q (trg_tokens, 2 * hidden)."""
     keys = padded(states, batch.src_lengths)
     of_alpha = padded(of_context, batch.trg_lengths) @ keys.transpose(1, 2)
     of_scores = all_alpha * (of_alpha - (all_alpha * of_alpha).sum(dim=2, keepdim=True))
-    of_score = _real_pairs(of_scores, batch)
-    of_states += of_score[:, None] * model.query(decoded)[pairs.target]
-    return of_states, flat(of_scores @ keys, batch.trg_lengths)
+    return _real_pairs(of_scores, batch), flat(of_scores @ keys, batch.trg_lengths)
 
 
 def _gate_gradients(model, batch: Batch, traces, of_decoded, of_states, pairs: _Pairs):
-    """Δ (pairs,): a replica of the sentence for each target, all pulled back at once.
+    """Δ (pairs,): a replica of the sentence for each target, many pulled back at once.
 
     A gate g_s on the embedding x_s acts through z_s = W x_s g_s + b alone, so that d/dg_s is the
     inner product of d/dz_s with z_s - b.
@@ -327,27 +329,51 @@ def _gate_gradients(model, batch: Batch, traces, of_decoded, of_states, pairs: _
         batch: the sentences.
         traces: of the encoder and of the decoder.
         of_decoded: (trg_tokens, hidden) gradients of d_t, of each target's own log-probability.
-        of_states: (pairs, 2 * hidden) those of e_s.
+        of_states: slice of pairs -> (pairs, 2 * hidden) those of e_s.
         pairs: as of the batch.
     """
-    device, layers = of_decoded.device, model.decoder_lstm.num_layers
-    # The replica of target t reads the decoder's tokens 0..t.
-    length = torch.cat([torch.arange(1, n + 1) for n in batch.trg_lengths])  # (trg_tokens,)
-    first = torch.arange(len(length)) - length + 1
-    replica = torch.repeat_interleave(length)
-    rows = first[replica] + torch.arange(len(replica)) - (length.cumsum(0) - length)[replica]
-    of_last = of_decoded.new_zeros(layers, *of_decoded.shape)
-    of_last[-1] = of_decoded
-    of_last = (of_last, torch.zeros_like(of_last))
-    _, of_initial = pull_back(
-        model.decoder_lstm, traces[1], rows.to(device), length, grad_last=of_last
-    )
-    # It started from the mean over directions of the encoder's last states.
-    of_last = tuple(part.repeat_interleave(2, dim=0) / 2 for part in of_initial)
-    of_projected, _ = pull_back(
-        model.encoder_lstm, traces[0], pairs.source, pairs.src_len, of_states, of_last
-    )
     words, place = batch.src.unique(return_inverse=True)
     projected = input_projection(model.encoder_lstm, model.embedding(words))
     projected -= input_bias(model.encoder_lstm)
-    return torch.linalg.vecdot(of_projected, projected[place[pairs.source]])
+    # The replica of target t reads the decoder's tokens 0..t, and all source tokens.
+    length = torch.cat([torch.arange(1, n + 1) for n in batch.trg_lengths])  # (trg_tokens,)
+    part = (pairs.src_len + length).cumsum(0) // _REPLICAS_AT_ONCE
+    grad, start = [], 0
+    for size in part.unique_consecutive(return_counts=True)[1].tolist():
+        targets = slice(start, start + size)
+        begin = int(pairs.src_len[:start].sum())
+        some = slice(begin, begin + int(pairs.src_len[targets].sum()))
+        of_last = _through_decoder(model, traces[1], of_decoded[targets], start, length[targets])
+        of_projected, _ = pull_back(
+            model.encoder_lstm,
+            traces[0],
+            pairs.source[some],
+            pairs.src_len[targets],
+            of_states(some),
+            of_last,
+        )
+        grad.append(torch.linalg.vecdot(of_projected, projected[place[pairs.source[some]]]))
+        start += size
+    return torch.cat(grad)
+
+
+def _through_decoder(model, trace, of_decoded, start: int, length: torch.Tensor) -> State:
+    """The gradients of the encoder's last states, for the replicas of some targets in a row.
+
+    Args:
+        model: the model.
+        trace: of the decoder.
+        of_decoded: (targets, hidden).
+        start: the first of the targets, among all of the batch.
+        length: (targets,) the decoder's tokens that each has read, on the CPU.
+    """
+    first = start + torch.arange(len(length)) - length + 1
+    replica = torch.repeat_interleave(length)
+    rows = first[replica] + torch.arange(len(replica)) - (length.cumsum(0) - length)[replica]
+    of_last = of_decoded.new_zeros(model.decoder_lstm.num_layers, *of_decoded.shape)
+    of_last[-1] = of_decoded
+    of_last = (of_last, torch.zeros_like(of_last))
+    rows = rows.to(of_decoded.device)
+    _, of_initial = pull_back(model.decoder_lstm, trace, rows, length, grad_last=of_last)
+    # It started from the mean over directions of the encoder's last states.
+    return tuple(part.repeat_interleave(2, dim=0) / 2 for part in of_initial)
