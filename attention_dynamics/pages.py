@@ -28,25 +28,27 @@ def choose_examples(logs: Logs, split: str, num_examples: int, seed: int = 0) ->
 
     Moderate are sentences of 5 to 60 tokens, and pairs with 5 to 20 tokens on either side. When a
     label has too few of them, the other one fills up; when there are too few in all, fewer come
-    back.
+    back; when there are none, those come whose length is nearest to it.
 
     Returns:
         Numbers of examples in ``logs``, those of label 0 first, each label's in rising order.
 
     Raises:
-        InputError: when no example of the split is of such a length.
+        InputError: when the split has no example.
     """
     examples = np.array(logs.examples(split), dtype=np.int64)
     is_pair = isinstance(logs.trg, Ragged)
     longest = LONGEST_OF_PAIR if is_pair else LONGEST
+    too_much = np.zeros(len(examples), dtype=np.int64)
     for side in (logs.src, logs.trg) if is_pair else (logs.src,):
         lengths = side.lengths[examples]
-        examples = examples[(lengths >= SHORTEST) & (lengths <= longest)]
+        too_much = np.maximum(too_much, np.maximum(SHORTEST - lengths, lengths - longest))
     if not len(examples):
-        raise InputError(
-            f"no {split} example in the logs of {logs.dataset} has {SHORTEST} to {longest} tokens"
-            f"{' on either side' if is_pair else ''}; name the examples to show with --examples"
-        )
+        raise InputError(f"the logs of {logs.dataset} hold no {split} example")
+    if (too_much <= 0).any():
+        examples = examples[too_much <= 0]
+    else:
+        examples = examples[np.argsort(too_much, kind="stable")[:num_examples]]
     shuffled = np.random.default_rng(seed).permutation(examples)
     if is_pair:
         return sorted(map(int, shuffled[:num_examples]))

@@ -47,15 +47,19 @@ class Corpus:
         return int(zeros), int(ones)
 
     def duplicates(self) -> tuple[int, np.ndarray]:
-        """How many training examples repeat an earlier one's tokens, and which occur in test.
+        """How many training examples repeat an earlier one's words, and which occur in test.
+
+        Tokens without a letter or digit do not count (public copies differ in them), nor do
+        examples that have no others.
 
         Returns:
-            (the number inside train, (train examples,) bool: the same tokens are a test example).
+            (the number inside train, (train examples,) bool: the same words are a test example).
         """
         keys = {split: self._keys(split) for split in SPLITS}
-        test = set(keys["test"])
+        test = {key for key in keys["test"] if key}
         shared = np.array([key in test for key in keys["train"]], dtype=bool)
-        return len(keys["train"]) - len(set(keys["train"])), shared
+        of_train = [key for key in keys["train"] if key]
+        return len(of_train) - len(set(of_train)), shared
 
     def drop_train(self, dropped: np.ndarray) -> None:
         """Leave out the training examples where ``dropped`` (train examples,) is true."""
@@ -96,11 +100,14 @@ class Corpus:
             stream.write(b"]}\n")
 
     def _keys(self, split: str) -> list[bytes]:
-        """A digest of each example's tokens: one set of them holds millions of reviews."""
-        offsets = offsets_of(self.lengths[split]).tolist()
+        """A digest of each example's words, b"" without any: a set holds those of millions."""
+        is_word = np.array([any(map(str.isalnum, word)) for word in self.words], dtype=bool)
+        of_word = is_word[self.tokens[split]]
+        tokens = self.tokens[split][of_word]
+        ends = np.concatenate([[0], np.cumsum(of_word)])[offsets_of(self.lengths[split])].tolist()
         return [
-            blake2b(self.tokens[split][start:stop].tobytes(), digest_size=16).digest()
-            for start, stop in pairwise(offsets)
+            blake2b(tokens[start:stop].tobytes(), digest_size=16).digest() if start < stop else b""
+            for start, stop in pairwise(ends)
         ]
 
 

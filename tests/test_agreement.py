@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
+from attention_dynamics import agreement as agreement_module
 from attention_dynamics.agreement import (
     agreement,
     bootstrap_interval,
@@ -141,3 +142,24 @@ def test_bootstrap_interval_keeps_the_rows_of_an_example_together():
     apart = bootstrap_interval(values, np.arange(1000), 0)
     assert together[1] - together[0] > 4 * (apart[1] - apart[0])
     assert np.isnan(bootstrap_interval(np.array([np.nan]), np.array([0]), 0)).all()
+
+
+def test_rows_are_padded_to_little_more_than_their_length(monkeypatch):
+    """A document without a word beside long ones: the rows padded together are alike in length."""
+    lengths = np.array([2] * 40 + [1, 3000, 2500, 2000])
+    rng = np.random.default_rng(0)
+    first, second = (
+        Ragged(rng.standard_normal(lengths.sum(), dtype=np.float32), offsets_of(lengths))
+        for _ in range(2)
+    )
+    sizes, tau_b = [], agreement_module._tau_b
+
+    def noted(a, b, lengths):
+        sizes.append(a.size)
+        return tau_b(a, b, lengths)
+
+    monkeypatch.setattr(agreement_module, "_tau_b", noted)
+    taus = kendall_tau(first, second)
+    expected = [kendalltau(first[row], second[row]).statistic for row in range(len(lengths))]
+    np.testing.assert_allclose(taus, expected, atol=1e-12)
+    assert max(sizes) <= agreement_module._SCORES_AT_ONCE

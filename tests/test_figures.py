@@ -193,9 +193,13 @@ def test_examples_are_drawn_by_seed_half_of_each_label(logs):
     # One label alone fills all places.
     ones = Logs("ones", logs.src, np.ones(24, dtype=int), logs.splits, logs.index)
     assert len(choose_examples(ones, "val", 6)) == 6
-    short = Logs("short", Ragged.from_rows([[1, 2]] * 4), np.ones(4), {"val": 2, "train": 2}, [])
-    with pytest.raises(InputError, match="no val example in the logs of short has 5 to 60 tokens"):
-        choose_examples(short, "val", 6)
+    # Where none is of moderate length, those nearest to it.
+    rows = [[1] * length for length in (2, 80, 4, 90, 65, 3)]
+    odd = Logs("odd", Ragged.from_rows(rows), np.ones(6), {"val": 6, "train": 0}, [])
+    assert choose_examples(odd, "val", 3) == [0, 2, 5]
+    assert choose_examples(odd, "val", 9) == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(InputError, match="the logs of odd hold no train example"):
+        choose_examples(odd, "train", 6)
 
 
 def test_examples_by_number(logs):

@@ -427,6 +427,17 @@ def test_drop_duplicates_leaves_them_out_of_train(prepare, folder):
     )
 
 
+def test_duplicates_are_the_same_words_punctuation_aside(prepare, folder, capsys):
+    """Public copies differ in it; an example without a word is the duplicate of none."""
+    train = 'text,label\n"Oil, up",1\n.,0\n!,1\noil up,0\n'
+    prepare("mine", *mine(folder, train, "text,label\noil . up !,1\n.,0\n"))
+    printed = capsys.readouterr()
+    assert "WARNING: 2 training examples are also test examples: kept" in printed.err
+    assert ["training", "examples", "that", "repeat", "an", "earlier", "one", "1"] in [
+        line.split() for line in printed.out.splitlines()
+    ]
+
+
 def test_a_test_set_that_starts_with_one_class_is_said(
     prepare, folder, classification, monkeypatch
 ):

@@ -178,8 +178,10 @@ def test_pairs_drawn_are_of_moderate_length_on_both_sides():
     )
     logs = Logs("lengths", src, trg, {"val": 6, "train": 0}, np.arange(6))
     assert choose_examples(logs, "val", 10) == [0, 3]
-    with pytest.raises(InputError, match=r"no train example .* 5 to 20 tokens on either side"):
+    with pytest.raises(InputError, match="the logs of lengths hold no train example"):
         choose_examples(logs, "train", 10)
+    rest = Logs("rest", src.take([1, 4, 5]), trg.take([1, 4, 5]), {"val": 3, "train": 0}, [])
+    assert choose_examples(rest, "val", 2) == [0, 1]
 
 
 def test_page_says_what_is_missing(logs):
