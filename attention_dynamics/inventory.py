@@ -19,8 +19,8 @@ from attention_dynamics.runs import read_log_config
 
 DONE, MISSING, INCOMPLETE, STALE, DAMAGED = "done", "missing", "incomplete", "stale", "damaged"
 FOLDERS = ("classification", "translation", "SequenceCopying", "papa")
-# The settings of the paper that copying_runs.sh trains.
-COPYING = tuple(f"vocab{vocab}seq_length40bsize128no_rep" for vocab in (40, 60))
+# The settings of the paper that copying_runs.sh trains, and how the paper calls them.
+COPYING = {f"vocab{vocab}seq_length40bsize128no_rep": f"40 of {vocab}" for vocab in (40, 60)}
 
 
 class Step(NamedTuple):
@@ -158,8 +158,11 @@ def _settings(record: dict | None) -> dict:
     return settings if isinstance(settings, dict) else {}
 
 
-def _guarded(make: Callable[[], tuple[str, str]]) -> tuple[str, str]:
-    """(state, detail) of a step, a damaged file being a state of its own."""
+def _guarded(make: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+    """(state, detail) of a step, a damaged file being a state of its own.
+
+    A third part is the command, where it is not the one that usually makes the step.
+    """
     try:
         return make()
     except InputError as error:
@@ -197,9 +200,9 @@ def _dataset_steps(folder: str, dataset: str) -> Iterator[Step]:
     """The steps of one data set of classification or translation."""
     toy = "bash run.sh" + ("" if folder == "classification" else f" {folder}")
 
-    def step(what: str, make: Callable[[], tuple[str, str]], command: str) -> Step:
-        state, detail = _guarded(make)
-        command = toy if dataset == "toy" else f"cd {folder} && {command}"
+    def step(what: str, make: Callable[[], tuple[str, ...]], usual: str) -> Step:
+        state, detail, *instead = _guarded(make)
+        command = toy if dataset == "toy" else f"cd {folder} && {[usual, *instead][-1]}"
         return Step(folder, dataset, what, state, detail, "" if state == DONE else command)
 
     files = data_files(folder, dataset)
@@ -244,8 +247,12 @@ def _dataset_steps(folder: str, dataset: str) -> Iterator[Step]:
     )
 
 
-def _runs_state(folder: str, dataset: str) -> tuple[str, str]:
-    """The runs that the log config lists (without one, all there are), taken together."""
+def _runs_state(folder: str, dataset: str) -> tuple[str, ...]:
+    """The runs that the log config lists (without one, all there are), taken together.
+
+    Where all that is wrong is that the log config does not list what finished runs have, a third
+    part is the command that writes it anew: training would skip or refuse these runs.
+    """
     base, config = Path(folder), Path(folder) / "configs" / f"{dataset}_log.json"
     there = sorted(path for path in base.glob(f"models/{dataset}/*") if path.is_dir())
     if not config.exists():
@@ -254,7 +261,8 @@ def _runs_state(folder: str, dataset: str) -> tuple[str, str]:
         open_runs = [p.name for p in there if not (_record(p / "run.json") or {}).get("finished")]
         if open_runs:
             return INCOMPLETE, f"{len(open_runs)} of {len(there)} not finished: {open_runs[0]}"
-        return INCOMPLETE, f"{len(there)} finished, but {config} does not exist"
+        detail = f"{len(there)} finished, but {config} does not exist"
+        return INCOMPLETE, detail, _relisting(dataset)
     wanted: dict[tuple[int, bool], list[int]] = {}
     for entry in read_log_config(config):
         wanted.setdefault((entry["seed"], entry["uniform"]), []).append(entry["iteration"])
@@ -267,18 +275,23 @@ def _runs_state(folder: str, dataset: str) -> tuple[str, str]:
         if (DONE, "") in states:
             finished += 1
         else:
-            state, detail = states[0] if states else (MISSING, "not trained")
-            problems.append((state, f"{run} {detail}"))
+            state, detail, *instead = states[0] if states else (MISSING, "not trained")
+            problems.append((state, f"{run} {detail}", *instead))
     if not problems:
         return DONE, f"{finished} finished"
     if len(problems) == len(wanted) and not there:
         return MISSING, f"none of {len(wanted)}"
-    worst = STALE if any(state == STALE for state, _ in problems) else INCOMPLETE
+    worst = STALE if any(problem[0] == STALE for problem in problems) else INCOMPLETE
     more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-    return worst, f"{finished} of {len(wanted)} finished: {problems[0][1]}{more}"
+    instead = problems[0][2:] if all(len(problem) == 3 for problem in problems) else ()
+    return worst, f"{finished} of {len(wanted)} finished: {problems[0][1]}{more}", *instead
 
 
-def _run_state(folder: str, dataset: str, run: Path, iterations: list[int]) -> tuple[str, str]:
+def _relisting(dataset: str) -> str:
+    return f"DATASETS={dataset} bash dump_logs.sh --make_log_config --overwrite"
+
+
+def _run_state(folder: str, dataset: str, run: Path, iterations: list[int]) -> tuple[str, ...]:
     record = _record(run / "run.json")
     lost = [t for t in iterations if not (run / f"model{t}").exists()]
     if record is not None:
@@ -287,7 +300,8 @@ def _run_state(folder: str, dataset: str, run: Path, iterations: list[int]) -> t
         if not same_data(folder, dataset, _settings(record).get("data")):
             return STALE, "was trained on other data than is there now"
     if lost:
-        return INCOMPLETE, f"lacks checkpoint {lost[0]}, which the log config lists"
+        instead = () if record is None else (_relisting(dataset),)
+        return INCOMPLETE, f"lacks checkpoint {lost[0]}, which the log config lists", *instead
     return DONE, ""
 
 
@@ -342,15 +356,15 @@ def _copying_steps() -> Iterator[Step]:
     histories = [base / "logs" / f"{name}.pkl" for name in COPYING]
     others = {path.stem for path in base.glob("logs/*.pkl")} - set(COPYING)
     for path in [*histories, *(base / "logs" / f"{name}.pkl" for name in sorted(others))]:
-        yield step(path.stem, "results", lambda path=path: _recorded(path), "bash copying_runs.sh")
+        name = COPYING.get(path.stem, path.stem)
+        yield step(name, "results", lambda path=path: _recorded(path), "bash copying_runs.sh")
     for path in sorted(base.glob("re_*headcomb.pkl")) or [base / "re_8headcomb.pkl"]:
         yield step(path.stem, "results", lambda path=path: _recorded(path), "python multihead.py")
-    inputs = [path for path in histories if path.exists()]
-    yield step(
-        "40 of 40, 40 of 60", "figures",
-        lambda: _made_state(sorted(base.glob("figures/copying_*.svg")), inputs, "figure"),
-        "python plot_copying.py",
-    )  # fmt: skip
+    # One figure shows both settings, and needs both.
+    figures = sorted(base.glob(f"figures/copying_{'_'.join(COPYING)}.svg"))
+    draw = "python plot_copying.py" if all(map(Path.exists, histories)) else "bash copying_runs.sh"
+    for name in COPYING.values():
+        yield step(name, "figures", lambda: _made_state(figures, histories, "figure"), draw)
     yield step(
         "toy classifier", "figures",
         lambda: _made_state([*base.glob("figures/toy_dynamics.svg")], [], "figure"),

@@ -71,6 +71,7 @@ _SHIPPED = {
 }
 _METRICS = {"top5": "top 5% match", "tau": "Kendall's tau"}
 _DASH = "–"
+_SHIPPED_RESULTS = Path("results")
 
 
 def write_report_text(command: str) -> tuple[str, list[str]]:
@@ -153,8 +154,13 @@ def _table(title: str, head: list[str], kinds: list[str], rows: list[list]) -> d
 def result_files(folder: str) -> list[Path]:
     """The results of an experiment: its own, and those that come with the repository."""
     ending = "json" if folder == "papa" else "pkl"
-    shipped = Path("results") / f"{folder}.{ending}"
+    shipped = _SHIPPED_RESULTS / f"{folder}.{ending}"
     return [*sorted(Path(folder).glob(f"results/*.{ending}")), *([shipped] * shipped.exists())]
+
+
+def _sourced(name: str, path: Path) -> str:
+    """``name``, and whether its results do not stem from runs in this copy."""
+    return f"{name} (comes with the repository)" if path.parent == _SHIPPED_RESULTS else name
 
 
 def _agreement_tables(folder: str, numbers: list[dict], problems: list[str]) -> tuple:
@@ -178,7 +184,7 @@ def _agreement_tables(folder: str, numbers: list[dict], problems: list[str]) -> 
                     tables.append(_curve_table(key, perf, result, numbers, used))
             groups.append(
                 {
-                    "title": dataset,
+                    "title": _sourced(dataset, path),
                     "note": _note(path),
                     "shown": tables[:1],
                     "folded": tables[1:],
@@ -186,7 +192,7 @@ def _agreement_tables(folder: str, numbers: list[dict], problems: list[str]) -> 
             )
             key = next((k for k in own if k[1] == "top 5% match" and k[2] == "val"), None)
             if key:
-                takeaways.append(_takeaway(folder, key, own[key]))
+                takeaways.append(_takeaway(folder, _sourced(dataset, path), key[3], own[key]))
     return groups, takeaways, used
 
 
@@ -302,16 +308,15 @@ def _spread(result: dict, name: str, place: int) -> str:
     return f" ± {std[place]:.3f}" if std is not None and any(std) else ""
 
 
-def _takeaway(folder: str, key: tuple, result: dict) -> str:
+def _takeaway(folder: str, name: str, perf: str, result: dict) -> str:
     """What the paper's main comparison says of one data set, in a sentence."""
-    chance = result.get("baseline_exact", result["baseline"])
     line = (
-        f"{key[0]}: the attention of the gold run agrees with β^uf at {result['agr_unif']:.3f} "
-        f"(top 5% match; random order: {chance:.3f})"
+        f"{name}: the attention of the gold run agrees with β^uf at {result['agr_unif']:.3f} "
+        f"(top 5% match; random order: {result['baseline']:.3f})"
     )
     if result.get("xi_unif") is None:
         return f"{line}. The attention of other normal runs never agreed with it more than that."
-    perf = _PERFS[folder].get(_kind(key[3]), "performance")
+    perf = _PERFS[folder].get(_kind(perf), "performance")
     return (
         f"{line}. The attention of other normal runs agrees with it more than that once their "
         f"{perf} is {shown(folder, 'xi_unif', result['xi_unif'])} (best of the gold run: "
@@ -323,7 +328,7 @@ def _copying_tables(problems: list[str]) -> tuple:
     """Tables of sequence copying, from the records beside histories and combinations, and of those
     that come with the repository."""
     groups, takeaways = [], []
-    base, shipped = Path("SequenceCopying"), Path("results")
+    base, shipped = Path("SequenceCopying"), _SHIPPED_RESULTS
     histories = []
     for path in sorted(base.glob("logs/*.json")):
         try:
@@ -333,11 +338,11 @@ def _copying_tables(problems: list[str]) -> tuple:
         except (KeyError, TypeError, ValueError, StopIteration):
             problems.append(f"{path} is no record of seq2seq.py: make it again with --overwrite")
     if histories:
-        groups.append(_histories_group(histories, "SequenceCopying/logs/", takeaways))
+        groups.append(_histories_group(histories, base / "logs", takeaways))
     if (path := shipped / "copying.json").exists():
         try:
             histories = [_history_row(row) for row in read_json(path, "results")["settings"]]
-            groups.append(_histories_group(histories, str(path), [] if groups else takeaways))
+            groups.append(_histories_group(histories, path, takeaways))
         except InputError as error:
             problems.append(str(error))
         except (KeyError, TypeError, ValueError, StopIteration):
@@ -361,9 +366,9 @@ def _copying_tables(problems: list[str]) -> tuple:
         head = ["heads", "combinations that learn", "share, 95% interval"]
         table = _table("Good and bad heads", head, ["", "number", "number"], rows)
         note = f"from {path}; a combination learns when its accuracy exceeds 0.95"
-        if not any(group["title"] == "Good and bad heads" for group in groups):
-            takeaways += [f"{row[0]}: {row[1]} combinations learn." for row in rows]
-        groups.append({"title": "Good and bad heads", "note": note, "shown": [table], "folded": []})
+        takeaways += [f"{_sourced(row[0], path)}: {row[1]} combinations learn." for row in rows]
+        title = _sourced("Good and bad heads", path)
+        groups.append({"title": title, "note": note, "shown": [table], "folded": []})
     return groups, takeaways, []
 
 
@@ -371,21 +376,27 @@ def _history_row(result: dict) -> tuple[str, int, int, str, str]:
     """Setting, seeds that learn, seeds, and two cells of the table, of a row of seq2seq.py."""
     count = next(result[key] for key in result if key.startswith("reach "))
     share = f"{result['share']:.2f} [{result['low']:.2f}, {result['high']:.2f}]"
-    return result["setting"], count, result["of"], share, f"{result['mean acc at the end']:.3f}"
+    name = COPYING.get(result["setting"], result["setting"])
+    return name, count, result["of"], share, f"{result['mean acc at the end']:.3f}"
 
 
-def _histories_group(histories: list[tuple], source: str, takeaways: list[str]) -> dict:
+def _histories_group(histories: list[tuple], source: Path, takeaways: list[str]) -> dict:
     """The table of :func:`_history_row` rows; what they say is added to ``takeaways``."""
     counts = {name: [count, of - count] for name, count, of, _, _ in histories}
-    takeaways += [f"{name}: {n} of {of} seeds learn to copy." for name, n, of, _, _ in histories]
-    if all(name in counts for name in COPYING):
-        p = fisher_exact([counts[name] for name in COPYING]).pvalue
-        takeaways.append(f"40 of 40 against 40 of 60: Fisher's exact test gives p = {p:.2g}.")
+    takeaways += [
+        f"{_sourced(name, source)}: {count} of {of} seeds learn to copy."
+        for name, count, of, _, _ in histories
+    ]
+    if all(name in counts for name in COPYING.values()):
+        p = fisher_exact([counts[name] for name in COPYING.values()]).pvalue
+        compared = _sourced(" against ".join(COPYING.values()), source)
+        takeaways.append(f"{compared}: Fisher's exact test gives p = {p:.2g}.")
     head = ["setting", "seeds that learn", "share, 95% interval", "mean accuracy at the end"]
     rows = [[name, f"{count} of {of}", *cells] for name, count, of, *cells in histories]
     table = _table("Seeds that learn to copy", head, ["", *["number"] * 3], rows)
     note = f"from {source}; a seed learns when it reaches an accuracy of 0.95"
-    return {"title": "Learning to copy", "note": note, "shown": [table], "folded": []}
+    title = _sourced("Learning to copy", source)
+    return {"title": title, "note": note, "shown": [table], "folded": []}
 
 
 def _results_of(path: Path) -> dict:
@@ -412,15 +423,19 @@ def _papa_tables(numbers: list[dict], problems: list[str]) -> tuple:
             continue
         rows = []
         for model, by_task in drops.items():
-            mean = sum(by_task) / len(by_task)
-            rows.append([model, str(len(by_task)), f"{100 * mean:.1f}%"])
+            drop = _percent(sum(by_task) / len(by_task))
+            tasks, spread = "1 task", _DASH
+            if len(by_task) > 1:
+                spread = f"{_percent(min(by_task))} to {_percent(max(by_task))}"
+                tasks = f"{len(by_task)} tasks, from {spread}"
+            rows.append([model, str(len(by_task)), drop, spread])
             takeaways.append(
-                f"{model} loses {100 * mean:.1f}% of its score (mean over {len(by_task)} "
-                f"task{'s' * (len(by_task) > 1)}) when all its heads are constant."
+                f"{_sourced(model, path)} loses {drop} of its score (mean over {tasks}) when all "
+                "its heads are constant."
             )
         number = next((n for n in numbers if n.get("share") == 1.0), None)
         if rows:
-            head, kinds = ["model", "tasks", "drop"], ["", "number", "number"]
+            head, kinds = ["model", "tasks", "drop", "over tasks"], ["", *["number"] * 3]
             if number:
                 used.append(number)
                 head.append("paper's models")
@@ -428,8 +443,9 @@ def _papa_tables(numbers: list[dict], problems: list[str]) -> tuple:
                 rows = [[*row, f"about {100 * number['value']:.0f}%"] for row in rows]
             title = "Mean relative drop over tasks, all heads constant (last epoch)"
             tables.insert(0, _table(title, head, kinds, rows))
+        title = _sourced(", ".join(content), path)
         groups.append(
-            {"title": path.stem, "note": f"from {path}", "shown": tables[:3], "folded": tables[3:]}
+            {"title": title, "note": f"from {path}", "shown": tables[:3], "folded": tables[3:]}
         )
     return groups, takeaways, used
 
@@ -467,13 +483,18 @@ def papa_file(content: dict) -> tuple[list[dict], dict[str, list[float]]]:
     return tables, drops
 
 
+def _percent(share: float) -> str:
+    """A share in percent; what rounds to zero has no sign."""
+    return f"{100 * share:z.1f}%"
+
+
 def _mean_and_std(row: dict, what: str) -> str:
     mean, std = row[what], row[f"{what}_std"]
     if mean is None:
         return _DASH
     scale, digits, unit = (100, 1, "%") if what == "drop" else (1, 3, "")
     spread = "" if std is None else f" ± {scale * std:.{digits}f}"
-    return f"{scale * mean:.{digits}f}{spread}{unit}"
+    return f"{scale * mean:z.{digits}f}{spread}{unit}"
 
 
 def _record_paths(folder: str) -> Iterable[Path]:

@@ -132,6 +132,7 @@ def test_runs_that_are_not_as_the_log_config_wants(root):
     data = write_all()
     run = write_run(data, 13, "normal", finished=None)
     assert of("runs").state == "incomplete"
+    assert of("runs").command == "cd classification && DATASETS=mine bash train_runs.sh"
     assert of("runs").detail == "2 of 3 finished: seed 13 normal is not finished"
     write_run("0" * 16 + "+" + "1" * 16, 13, "normal")
     assert (of("runs").state, of("runs").detail.split(": ")[1]) == (
@@ -144,6 +145,31 @@ def test_runs_that_are_not_as_the_log_config_wants(root):
     )
     write_text(run / "run.json", "{")
     assert of("runs").state == "damaged" and "malformed JSON" in of("runs").detail
+
+
+def test_finished_runs_of_fewer_steps_are_listed_anew(root, monkeypatch):
+    """train_runs.sh would refuse them, as they are not of 4000 steps; this command goes on."""
+    data = write_data()
+    for seed, kind in RUNS:
+        write_run(data, seed, kind)
+    relist = "cd classification && DATASETS=mine bash dump_logs.sh --make_log_config --overwrite"
+    assert of("runs").command == relist  # there is no log config
+    write_config(steps=(0, 5, 9))
+    assert of("runs").detail == (
+        "0 of 3 finished: seed 20 normal lacks checkpoint 9, which the log config lists, and 2 more"
+    )
+    assert f"  mine: {relist}" in command.status_text(inventory()).splitlines()
+    # What is not finished, or of other code, has to be trained.
+    run = write_run(data, 13, "normal", finished=None)
+    train = "cd classification && DATASETS=mine bash train_runs.sh"
+    assert of("runs").command == train
+    (run / "run.json").unlink()
+    assert of("runs").command == train
+    write_run(data, 13, "normal")
+    monkeypatch.chdir("classification")
+    make_log_config("mine", CONFIG, with_grad=False, overwrite=True)
+    monkeypatch.chdir(root)
+    assert (of("runs").state, next_steps(inventory())[0].what) == ("done", "dump")
 
 
 def test_a_dump_that_is_stale_or_unfinished(root):
@@ -180,9 +206,16 @@ def test_sequence_copying_and_papa(root):
     histories = Path("SequenceCopying/logs/vocab40seq_length40bsize128no_rep.pkl")
     write_pickle(histories, [])
     write_json(histories.with_suffix(".json"), {"sha256": sha256(histories)})
-    assert of("results", histories.stem).state == "done"
+    assert of("results", "40 of 40").state == "done"
+    # The figure shows both settings.
+    assert of("figures", "40 of 40").command == "cd SequenceCopying && bash copying_runs.sh"
+    write_pickle(histories.with_name(histories.name.replace("40", "60", 1)), [])
+    assert of("figures", "40 of 60").command == "cd SequenceCopying && python plot_copying.py"
+    both = "vocab40seq_length40bsize128no_rep_vocab60seq_length40bsize128no_rep"
+    write_text(f"SequenceCopying/figures/copying_{both}.svg", "<svg/>")
+    assert of("figures", "40 of 40").state == of("figures", "40 of 60").state == "done"
     write_text(histories, "cut")
-    assert of("results", histories.stem).state == "damaged"
+    assert of("results", "40 of 40").state == "damaged"
     run = Path("papa/outputs/minilm_cola/results/0_seed0")
     run.mkdir(parents=True)
     assert of("runs", "minilm_cola").detail == "0 of 1 finished"
