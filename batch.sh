@@ -21,6 +21,16 @@ if [[ -z ${PYTHON:-} ]]; then
     PYTHON=../.venv/bin/python
     [[ -x $PYTHON ]] || PYTHON=python3
 fi
+# Here, once: each job would fail on it. Nothing heavy is imported.
+if ! lacking=$("$PYTHON" -c 'from importlib.util import find_spec
+names = "attention_dynamics", "numpy", "torch"
+print(*(name for name in names if not find_spec(name)), sep=", ")' 2>/dev/null); then
+    lacking="all packages, or does not run"
+fi
+if [[ $lacking ]]; then
+    echo "$(basename "$0"): error: $PYTHON lacks $lacking: activate the environment with: source ../.venv/bin/activate (bash run.sh and bash test.sh, in the root, make it)" >&2
+    exit 2
+fi
 mkdir -p logs
 failures=$(mktemp)
 trap 'rm -f "$failures"' EXIT

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Stands in for Python: notes its arguments, fails for seed 15, sleeps when told to.
+# Stands in for Python: notes its arguments, fails for seed 15, sleeps when told to; lacks LACKING.
 INTERPRETER = """#!/usr/bin/env bash
+[[ $1 != -c ]] || { echo "${LACKING:-}"; exit; }
 echo "$*" >>"$CALLS"
 [[ "$*" != *"--seed 15"* ]] || { echo "seed 15 went wrong"; exit 3; }
 if [[ -n "${SLEEP:-}" ]]; then exec sleep "$SLEEP"; fi
@@ -153,6 +155,30 @@ def test_jobs_must_be_a_number(folder, jobs):
     assert process.returncode == 2
     assert f"JOBS must be a whole number above 0, not '{jobs}'" in process.stderr
     assert not (folder / "calls").exists()
+
+
+@pytest.mark.parametrize("script", ["classification/train_runs.sh", "papa/papa_runs.sh"])
+def test_packages_that_are_missing_are_named_once(folder, script):
+    experiment, name = script.split("/")
+    process = run(folder, name, "a", "b_cola", experiment=experiment, LACKING="numpy, torch")
+    assert process.returncode == 2
+    assert process.stderr.startswith(f"{name}: error: {folder / 'python'} lacks numpy, torch: ")
+    assert "source ../.venv/bin/activate" in process.stderr and "bash run.sh" in process.stderr
+    assert process.stderr.count("\n") == 1
+    assert not (folder / "calls").exists() and not (folder / experiment / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    ("python", "lacking"),
+    [("-I -S", "lacks attention_dynamics, numpy, torch: "), ("--none", "or does not run: ")],
+)
+def test_a_python_without_packages(folder, python, lacking):
+    """A real one that sees none of them (-I: no PYTHONPATH, -S: no site-packages); a broken one."""
+    bare = f'#!/usr/bin/env bash\nexec {sys.executable} {python} "$@"\n'
+    (folder / "python").write_text(bare)
+    process = run(folder, "train_runs.sh", DATASETS="SMS")
+    assert process.returncode == 2
+    assert lacking in process.stderr and process.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("to_all", [False, True])
