@@ -46,6 +46,12 @@ case ${task##*_} in
     ner | pos | chunk | cola | mnli | mrpc | qnli | qqp | rte | sst2 | stsb | wnli)
         common+=(--task_name "${task##*_}")
         ;;
+    *)
+        if ! [[ " ${for_all[*]}" =~ " --"(train_file|dataset_name|task_name) ]]; then
+            echo "papa_runs.sh: error: the task $task is none of cola mnli mrpc qnli qqp rte sst2 stsb wnli ner pos chunk, nor ends in _ and one of them; files of your own need --train_file (and --validation_file)" >&2
+            exit 2
+        fi
+        ;;
 esac
 common+=(--max_seq_length 64 --pad_to_max_length true --use_papa_preprocess true --disable_tqdm true
     "${for_all[@]}")

@@ -668,6 +668,15 @@ def test_a_model_and_a_task_are_needed(batch, args):
     assert process.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("args", [(), ("--task_dir", "x"), ("--", "--train_file", "a.csv")])
+def test_a_misspelt_task(batch, args):
+    process, calls = batch("minilm", "colla", *args)
+    assert process.returncode == 2 and not calls
+    assert process.stderr.startswith("papa_runs.sh: error: the task colla is none of cola mnli")
+    assert "ner pos chunk" in process.stderr and "need --train_file" in process.stderr
+    assert process.stderr.count("\n") == 1
+
+
 # Stands in for the Python of .venv: notes its arguments; MiniLM is there, or cannot be had.
 VENV_PYTHON = """#!/usr/bin/env bash
 case "$*" in
