@@ -87,8 +87,17 @@ def _row(name: str, columns: dict, cell) -> dict:
 def _interval(result: dict, key: str) -> str | None:
     if key not in result:
         return None
-    low, high = result[f"{key}_interval"]
-    return f"{result[key]:.3f} [{low:.3f}, {high:.3f}]"
+    level, interval = _number(result[key]), _bounds(result[f"{key}_interval"])
+    return f"{level} {interval}" if interval else level
+
+
+def _number(value: float) -> str | None:
+    return None if math.isnan(value) else f"{value:.3f}"
+
+
+def _bounds(interval: tuple[float, float]) -> str | None:
+    low, high = map(_number, interval)
+    return f"[{low}, {high}]" if low and high else None
 
 
 def curve_rows(result: dict, perf_label: str) -> list[dict]:
@@ -97,19 +106,18 @@ def curve_rows(result: dict, perf_label: str) -> list[dict]:
     Means ± standard deviation over the runs; a single run (translation) has none, so no ±.
     """
 
-    def shown(key: str, place: int) -> str:
-        mean, std = result[key][place], result[f"{key}_std"][place]
-        return f"{mean:.3f} ± {std:.3f}" if spread else f"{mean:.3f}"
+    def shown(key: str, place: int) -> str | None:
+        mean, std = _number(result[key][place]), _number(result[f"{key}_std"][place])
+        return f"{mean} ± {std}" if spread and mean and std else mean
 
     spread = np.any(result["alpha_corrs_std"]) or np.any(result["alpha_perfs_std"])
     rows = []
     for place, iteration in enumerate(result["iterations"]):
-        low, high = result["alpha_corrs_interval"][place]
         rows.append(
             {
                 "iteration": iteration,
                 "agreement of α": shown("alpha_corrs", place),
-                "95% interval": f"[{low:.3f}, {high:.3f}]",
+                "95% interval": _bounds(result["alpha_corrs_interval"][place]),
                 perf_label: shown("alpha_perfs", place),
             }
         )

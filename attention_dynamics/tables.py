@@ -3,18 +3,32 @@
 import csv
 import io
 import json
+import math
 
 from tabulate import tabulate
 
 FORMATS = ("text", "markdown", "latex", "csv", "json")
 _TABULATE = {"text": "simple", "markdown": "github", "latex": "latex_booktabs"}
 
+# What pdflatex sets in formulas alone.
+_MATH = str.maketrans(
+    {
+        "α": r"$\alpha$",
+        "β": r"$\beta$",
+        "Δ": r"$\Delta$",
+        "λ": r"$\lambda$",
+        "ξ": r"$\xi$",
+        "±": r"$\pm$",
+    }
+)
+
 
 def format_table(rows: list[dict], fmt: str = "text", digits: int = 3) -> str:
-    """A table of ``rows`` (same keys in each; None is an empty cell or "-") in a format.
+    """A table of ``rows`` (same keys in each) in a format.
 
-    Floats are rounded to ``digits`` places in text, markdown and latex, and kept whole in csv and
-    json.
+    In text, markdown and latex, floats are rounded to ``digits`` places, and None and NaN are "-";
+    in csv and json floats are kept whole, and None is an empty cell or null. Greek letters and ±
+    are formulas in latex.
     """
     if fmt == "json":
         return json.dumps(rows, indent=2, ensure_ascii=False)
@@ -25,11 +39,12 @@ def format_table(rows: list[dict], fmt: str = "text", digits: int = 3) -> str:
         writer.writeheader()
         writer.writerows(rows)
         return stream.getvalue().rstrip("\n")
-    cells = [
-        ["-" if row[key] is None else _shown(row[key], digits) for key in header] for row in rows
-    ]
-    return tabulate(cells, header, tablefmt=_TABULATE[fmt], disable_numparse=True)
+    cells = [[_shown(row[key], digits) for key in header] for row in rows]
+    table = tabulate(cells, header, tablefmt=_TABULATE[fmt], disable_numparse=True)
+    return table.translate(_MATH) if fmt == "latex" else table
 
 
 def _shown(cell: object, digits: int) -> str:
-    return f"{cell:.{digits}f}" if isinstance(cell, float) else str(cell)
+    if isinstance(cell, float):
+        return "-" if math.isnan(cell) else f"{cell:.{digits}f}"
+    return "-" if cell is None else str(cell)

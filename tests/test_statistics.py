@@ -1,5 +1,7 @@
 """The summary statistics on logs small enough to work out by hand, and the planted words."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from attention_dynamics.logs import Logs
 from attention_dynamics.ragged import Ragged
 from attention_dynamics.results import level_rows, long_records, result_tables
 from attention_dynamics.statistics import summarise
+from attention_dynamics.tables import format_table
 
 METRIC = "top 5% match"
 
@@ -135,6 +138,28 @@ def test_tables_show_the_numbers(hand):
     records = long_records(results)
     curve = [r["value"] for r in records if r["statistic"] == "alpha_corrs"]
     assert curve == [1 / 8, 5 / 8, 7 / 8]
+
+
+def test_what_is_undefined_is_a_dash_and_greek_a_formula(hand):
+    result = summarise(hand, METRIC, "val", "test_acc", "train_acc", {}, SIGN)
+    result["agr_unif"], result["agr_unif_interval"] = np.nan, (np.nan, np.nan)
+    result["alpha_corrs"][0], result["alpha_corrs_interval"][0] = np.nan, np.nan
+    result["best_perf"] = np.nan
+    results = {("hand", METRIC, "val", "test_acc"): result}
+    for fmt in ("text", "markdown", "latex"):
+        text = result_tables(results, "accuracy", fmt)
+        assert "nan" not in text.lower()
+        lines = [line.strip("| \\").replace("&", "|") for line in text.splitlines()]
+        cells = [re.split(r" *\| *| {2,}", line) for line in lines]
+        level = "agr\\_unif" if fmt == "latex" else "agr_unif"
+        assert [level, "-"] in cells and ["best accuracy (gold run)", "-"] in cells
+        assert [row[1:3] for row in cells if row[0] == str(result["iterations"][0])] == [["-", "-"]]
+    rows = [line for line in text.splitlines() if not line.startswith("%")]
+    assert any(r"agreement of $\alpha$" in row for row in rows)
+    assert any(r"0.625 $\pm$ 0.177" in row for row in rows)
+    assert "".join(rows).isascii()
+    table = format_table([{"β, Δ": "ξ", "λ": 0.5}], "latex")
+    assert all(rf"$\{name}$" in table for name in ("beta", "Delta", "lambda", "xi"))
 
 
 def test_planted_words_are_counted_beside_chance(hand, tmp_path, monkeypatch, classification):
