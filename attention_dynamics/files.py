@@ -38,8 +38,9 @@ def whole_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{path.name[:50]}."
     remove_abandoned(path.parent, prefix)
-    handle, temporary = _new_part(path.parent, prefix)
+    temporary = None
     try:
+        handle, temporary = _new_part(path.parent, prefix)
         with os.fdopen(handle, "wb") as stream:
             yield stream
             stream.flush()
@@ -47,10 +48,14 @@ def whole_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
             os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, path)  # while it is locked
     except BaseException as error:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # a full disk does not say which file it was
+        if temporary:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+        # A full disk does not say which file it was; others name the temporary one.
+        if isinstance(error, OSError):
+            named = os.path.basename(str(error.filename or prefix))
+            if named.startswith(prefix):
+                error.filename = str(path)
         raise
 
 
@@ -194,16 +199,18 @@ def read_json(path: str | os.PathLike, what: str = "file") -> object:
         return parse_json(text, f"{what} {path}")
 
 
-def parse_json(text: str, where: str) -> object:
+def parse_json(text: str, where: str, one_line: bool = False) -> object:
     """The JSON value that ``text`` is; InputError names ``where`` and the position of a mistake.
 
-    A key that an object has twice is a mistake as well: one of its values would be lost.
+    Of text that is ``one_line`` of a file, which ``where`` names, the position is the column. A key
+    that an object has twice is a mistake as well: one of its values would be lost.
     """
     try:
         return json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
+        line = "" if one_line else f"line {error.lineno} "
         raise InputError(
-            f"{where} is malformed JSON at line {error.lineno} column {error.colno}: {error.msg}"
+            f"{where} is malformed JSON at {line}column {error.colno}: {error.msg}"
         ) from None
     except ValueError as error:  # a key twice, or a number of thousands of digits
         raise InputError(f"{where} cannot be read: {str(error).split(';')[0]}") from None

@@ -93,7 +93,7 @@ def json_rows(lines: Iterator[str], where: str) -> Iterator[tuple[int, dict]]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        row = parse_json(line, f"{where} line {number}")
+        row = parse_json(line.rstrip(), f"{where} line {number}", one_line=True)
         if not isinstance(row, dict):
             raise InputError(f'{where} line {number} is not a JSON object such as {{"text": ...}}')
         yield number, row

@@ -49,6 +49,30 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="a folder where no file can be made")
+def test_a_file_that_cannot_be_made_is_named(tmp_path):
+    with pytest.raises(OSError) as error, whole_file("/proc/x.pkl"):
+        pass
+    assert error.value.filename == "/proc/x.pkl"
+    assert ".part" not in str(error.value)
+
+
+def test_a_file_that_cannot_be_replaced_is_named(tmp_path):
+    path = tmp_path / "a.txt"
+    with pytest.raises(OSError) as error, whole_file(path) as stream:
+        stream.write(b"new")
+        path.mkdir()
+    assert error.value.filename == str(path)
+    assert ".part" not in str(error.value)
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_errors_of_other_files_keep_their_name(tmp_path):
+    with pytest.raises(FileNotFoundError) as error, whole_file(tmp_path / "a.txt"):
+        (tmp_path / "b.txt").read_bytes()
+    assert error.value.filename == str(tmp_path / "b.txt")
+
+
 def test_what_a_killed_process_left_is_removed_by_the_next_write(tmp_path):
     """Only of the same file, and not while another process writes it."""
     write = "import os, sys; from attention_dynamics.files import whole_file\n" + (

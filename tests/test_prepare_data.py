@@ -839,7 +839,12 @@ def test_sources_that_are_not_what_they_should_be(prepare, folder, dataset, file
         ("csv", "text,label\na,1,2\n", [], r"line 2 has 3 field\(s\), the first row has 2"),
         ("csv", 'text,label\n"a" b,1\n', [], "line 2 is malformed CSV: ',' expected after"),
         ("csv", "text,label\na,1\nb,-1\n", ["--labels", 0, 1], "line 3 has the label '-1'; acc"),
-        ("jsonl", '{"text": "a", "label": 1}\n{"text"\n', [], "line 2 is malformed JSON"),
+        (
+            "jsonl",
+            '{"text": "a", "label": 1}\n{"text"\n',
+            [],
+            "line 2 is malformed JSON at column 8:",
+        ),
         ("jsonl", "[1]\n", [], "line 1 is not a JSON object"),
         ("jsonl", '{"text": "a"}\n', [], "line 1 has no column 'label'; its columns are 0 'text'"),
         ("jsonl", '{"text": null, "label": 1}\n', [], "line 1: text is None, not a text"),
