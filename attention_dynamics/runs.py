@@ -277,17 +277,28 @@ def checkpoints_of(
     return paths
 
 
-def absent_data_error(dataset: str, path: Path, there: Iterable[str]) -> InputError:
-    """That there is no such data set, with the nearest name among those that are ``there``."""
+def absent_data_error(
+    dataset: str, path: Path, there: Iterable[str], public: Iterable[str], own: str
+) -> InputError:
+    """That there is no such data set, with the nearest name, and how prepare_data.py makes it.
+
+    Args:
+        dataset: its name.
+        path: the file that does not exist.
+        there: the names of the data sets that are there.
+        public: the names of those that prepare_data.py reads from --source.
+        own: its options for any other.
+    """
     there = sorted(there)
-    near = {name.lower(): name for name in there}
+    near = {name.lower(): name for name in [*there, *public]}
     meant = difflib.get_close_matches(dataset.lower(), near, n=1)
-    source = "" if dataset == "toy" else " --source PATH"
+    ways = {"toy": "", **dict.fromkeys(public, " --source PATH")}
     hints = [
         f"no data set {dataset}: {path} does not exist",
         f"data/ holds {', '.join(there)}" if there else "data/ holds no data set yet",
-        *(f"did you mean {near[name]}?" for name in meant),
-        f"make it with: python prepare_data.py --dataset {dataset}{source} (see its --help)",
+        *(f"did you mean {near[name]}?" for name in meant if near[name] != dataset),
+        f"make it with: python prepare_data.py --dataset {dataset}{ways.get(dataset, f' {own}')} "
+        "(see its --help)",
     ]
     return InputError("; ".join(hints))
 
@@ -303,19 +314,15 @@ def missing_checkpoints_error(
     """
     by_folder: dict[Path, list[str]] = {}
     for path, _ in missing:
-        by_folder.setdefault(path.parent, []).append(path.name)
-    files = "; ".join(f"{folder}/{{{','.join(names)}}}" for folder, names in by_folder.items())
+        by_folder.setdefault(path.parent, []).append(path.name.removeprefix("model"))
+    files = "; ".join(f"{folder}/{{model{','.join(steps)}}}" for folder, steps in by_folder.items())
     commands = list(dict.fromkeys(command for _, command in missing))
     dataset = Path(config).stem.removesuffix("_log")
-    grid = ""
-    if len(commands) > 1:
-        grid = (
-            f" (all runs of the grid: DATASETS={dataset} bash train_runs.sh; the steps that "
-            "shorter runs have: eval_dump.py --make_log_config --overwrite)"
-        )
+    grid = f"; all runs of the grid: DATASETS={dataset} bash train_runs.sh"
     return InputError(
-        f"{len(missing)} checkpoint(s) of {config} are missing{grid}: {files}. "
-        f"Make them with: {' && '.join(commands)}"
+        f"{len(missing)} checkpoint(s) of {config} are missing (to look at those that are there: "
+        f"python eval_dump.py --dataset {dataset} --make_log_config --overwrite"
+        f"{grid if len(commands) > 1 else ''}): {files}. Make them with: {' && '.join(commands)}"
     )
 
 

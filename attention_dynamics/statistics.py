@@ -165,9 +165,13 @@ def _best_iteration(logs: Logs, perf: str) -> int:
 def _perf(logs: Logs, name: str, iteration: int, perf: str) -> float:
     value = logs.metas.get((name, iteration, perf))
     if value is None:
+        options = {
+            "val_bleu": " --eval_bleu all",
+            "train_bleu": " --eval_bleu all --include_train_subset",
+        }
         raise InputError(
             f"the logs of {logs.dataset} hold no {perf} of {name} at iteration {iteration}: "
-            "dump them again with the option that adds it"
+            f"dump them again with eval_dump.py{options.get(perf, '')}"
         )
     if not math.isfinite(value):
         raise InputError(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from examples import FULL
 
 from attention_dynamics.errors import InputError
 from attention_dynamics.files import read_json, sha256
@@ -129,7 +130,7 @@ def require_both_classes(dataset: Dataset) -> None:
 
 def _absent(dataset: str, path: Path) -> InputError:
     there = (p.name.removesuffix("_train.json") for p in Path("data").glob("*_train.json"))
-    return absent_data_error(dataset, path, there)
+    return absent_data_error(dataset, path, there, FULL, "--train FILE --test FILE")
 
 
 def _read(path: Path) -> tuple[list[str], Ragged, np.ndarray]:

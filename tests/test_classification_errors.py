@@ -40,6 +40,20 @@ def test_an_unknown_data_set_names_those_that_are_there(small_set):
     assert not (small_set / "models").exists()
 
 
+@pytest.mark.parametrize(
+    ("dataset", "way"),
+    [
+        ("SMS", "--dataset SMS --source PATH (see"),
+        ("toy", "--dataset toy (see"),
+        ("mine", "--dataset mine --train FILE --test FILE (see"),
+        ("furdd", "did you mean Furd?"),
+    ],
+)
+def test_how_a_data_set_that_is_absent_is_made(small_set, classification, dataset, way):
+    message = refused(classification.train_classifier.main, ["--dataset", dataset, "--seed", "1"])
+    assert way in message
+
+
 @pytest.mark.parametrize("label", [2, -1, 0.5, "1", None, True])
 def test_labels_other_than_0_and_1(small_set, classification, label):
     spoil(lambda content: content["XY"][3].__setitem__(1, label))
@@ -80,12 +94,24 @@ def test_all_missing_checkpoints_are_named_with_the_command(small_set, classific
         process,
         "7 checkpoint(s) of configs/small_log.json are missing",
         "seed=20,normal/{model5}",
-        "seed=13,normal/{model0,model5,model11}",
-        "seed=12,uniform/{model0,model5,model11}",
+        "missing (to look at those that are there: python eval_dump.py --dataset small "
+        "--make_log_config --overwrite; all runs of the grid: DATASETS=small bash train_runs.sh): ",
+        "seed=13,normal/{model0,5,11}",
+        "seed=12,uniform/{model0,5,11}",
         "python train_classifier.py --dataset small --seed 13 --steps 12 --custom_saves 0,5,11",
         "--seed 12 --steps 12 --custom_saves 0,5,11 --uniform",
     )
     assert not (small_set / "outputs").exists()
+
+
+def test_missing_checkpoints_of_one_run(small_set, classification):
+    write_json("configs/small_log.json", read_json("configs/small_log.json")[:3])
+    message = refused(classification.eval_dump.main, ["--dataset", "small"])
+    assert message.startswith(
+        "3 checkpoint(s) of configs/small_log.json are missing (to look at those that are there: "
+        "python eval_dump.py --dataset small --make_log_config --overwrite): models/small/"
+    )
+    assert "/{model0,5,11}. Make them with: python train_classifier.py" in message
 
 
 def test_a_checkpoint_of_other_dimensions(small_set, classification):

@@ -130,6 +130,7 @@ def test_bleu_of_the_last_checkpoint_alone(small, translation, capsys):
     args = ["--datasets", "small", "--out_file", "stats.pkl"]
     message = refused(collect, [*args, "--include_bleu_results"])
     assert "hold no val_bleu of normal_A at iteration 0" in message
+    assert message.endswith("dump them again with eval_dump.py --eval_bleu all")
     assert "--include_train_subset" in refused(collect, [*args, "--include_train_results"])
     collect(args)
     assert "agr_px is left out; make it with: python embedding_beta.py" in capsys.readouterr().err
@@ -177,6 +178,18 @@ def test_an_unknown_data_set_names_those_that_are_there(small):
     )
     assert_refused(process, "no data set multi30k", "data/ holds small", "prepare_data.py")
     assert not (small / "models").exists()
+
+
+@pytest.mark.parametrize(
+    ("dataset", "way"),
+    [
+        ("iwslt14", "--dataset iwslt14 --source PATH (see"),
+        ("mine", "--dataset mine --train SRC TRG --val SRC TRG --src_lang LANG --trg_lang LANG"),
+    ],
+)
+def test_how_a_data_set_that_is_absent_is_made(small, translation, dataset, way):
+    message = refused(translation.train_translation.main, ["--dataset", dataset, "--seed", "1"])
+    assert way in message
 
 
 def test_unequal_line_counts_name_both_files(small):

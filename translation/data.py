@@ -104,7 +104,9 @@ def layout_of(dataset: str) -> Layout:
 def _absent(dataset: str, path: Path) -> InputError:
     folders = {layout.folder: name for name, layout in LAYOUTS.items()}
     found = (path for path in Path("data").glob("*") if path.is_dir())
-    return absent_data_error(dataset, path, (folders.get(f.name, f.name) for f in found))
+    there = (folders.get(folder.name, folder.name) for folder in found)
+    own = "--train SRC TRG --val SRC TRG --src_lang LANG --trg_lang LANG"
+    return absent_data_error(dataset, path, there, LAYOUTS, own)
 
 
 class Batch(NamedTuple):
