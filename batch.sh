@@ -33,7 +33,8 @@ if [[ $lacking ]]; then
 fi
 mkdir -p logs
 failures=$(mktemp)
-trap 'rm -f "$failures"' EXIT
+reasons=$(mktemp) # of failures, each said once
+trap 'rm -f "$failures" "$reasons"' EXIT
 trap 'stop_jobs 130' INT
 trap 'stop_jobs 143' TERM
 
@@ -71,7 +72,13 @@ job() { # NAME COMMAND...
         elif [[ $stopped ]]; then
             echo "ended  $name: $(tail -n 1 "logs/$name.log")"
         else
-            echo "FAILED $name: $(tail -n 1 "logs/$name.log")" >&2
+            reason=$(tail -n 1 "logs/$name.log")
+            if grep -qxF -- "$reason" "$reasons"; then
+                echo "FAILED $name: for the same reason" >&2
+            else
+                echo "$reason" >>"$reasons"
+                echo "FAILED $name: $reason" >&2
+            fi
             echo "$name (logs/$name.log)" >>"$failures"
         fi
     ) &

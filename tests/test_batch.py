@@ -61,7 +61,8 @@ def test_the_grid_is_the_papers_and_goes_on_after_a_failure(folder):
     assert process.returncode == 1
     assert "2 job(s) failed" in process.stderr
     assert "train_Furd_15_normal (logs/train_Furd_15_normal.log)" in process.stderr
-    assert "FAILED train_SMS_15_normal: seed 15 went wrong" in process.stderr
+    assert "FAILED train_Furd_15_normal: seed 15 went wrong" in process.stderr
+    assert "FAILED train_SMS_15_normal: for the same reason" in process.stderr
     made = calls(folder)
     assert len(made) == 14
     saves = "--steps 4000 --save_every 250 --custom_saves 0,10,50,100,150,200,250 --threads 1"
