@@ -62,8 +62,9 @@ _PERFS = {
     "classification": {"acc": "accuracy"},
     "translation": {"acc": "token accuracy in percent", "bleu": "BLEU"},
 }
-# The figures in results/, which come with the repository.
-_SHIPPED = {
+# What comes with the repository.
+_SHIPPED_RESULTS = Path("results")
+_SHIPPED_FIGURES = {
     "classification": ("Furd_*.svg",),
     "translation": ("Multi30k_*.svg",),
     "SequenceCopying": ("copying.svg", "multihead.svg"),
@@ -71,7 +72,6 @@ _SHIPPED = {
 }
 _METRICS = {"top5": "top 5% match", "tau": "Kendall's tau"}
 _DASH = "–"
-_SHIPPED_RESULTS = Path("results")
 
 
 def write_report_text(command: str) -> tuple[str, list[str]]:
@@ -545,10 +545,9 @@ def _records(folder: str, problems: list[str]) -> tuple[dict | None, list[str]]:
 
 def _figures(folder: str, problems: list[str]) -> list[dict]:
     """The svg figures of an experiment, as data addresses with a title and a text for the blind."""
-    paths = [*sorted(Path(folder).glob("figures/*.svg"))]
-    paths += [
-        path for pattern in _SHIPPED[folder] for path in sorted(Path("results").glob(pattern))
-    ]
+    paths = sorted(Path(folder).glob("figures/*.svg"))
+    for pattern in _SHIPPED_FIGURES[folder]:
+        paths += sorted(_SHIPPED_RESULTS.glob(pattern))
     figures = []
     for path in paths:
         content = path.read_bytes()

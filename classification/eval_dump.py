@@ -30,7 +30,6 @@ from attention_dynamics.locks import locked
 from attention_dynamics.logconfigs import make_log_config
 from attention_dynamics.logs import Logs, published_layout, save_logs
 from attention_dynamics.options import count, script_parser
-from attention_dynamics.ragged import Ragged
 from attention_dynamics.resume import parts_of
 from attention_dynamics.runs import (
     checkpoints_of,
@@ -90,12 +89,11 @@ def dump(model: AttentionClassifier, split, device) -> tuple[dict[str, np.ndarra
     found = {kind: np.empty(len(split.ids.values), np.float32) for kind in KINDS}
     correct = np.empty(len(split), dtype=bool)
     # Each word that occurs is multiplied by the input weights once.
-    words, tokens = np.unique(split.ids.values, return_inverse=True)
-    projected = projected_words(model, torch.from_numpy(words).to(device))
-    tokens = Ragged(tokens, split.ids.offsets)
+    words = torch.from_numpy(np.unique(split.ids.values)).to(device)
+    projected = projected_words(model, words)
     for examples in eval_batches(split):
-        rows = torch.from_numpy(tokens.take(examples).values).to(device)
-        _, lengths, labels = split.batch(examples)
+        ids, lengths, labels = split.batch(examples)
+        rows = torch.searchsorted(words, ids.to(device))
         reading, grad = influence(model, projected, rows, lengths, labels.to(device))
         correct[examples] = (reading.score.detach() > 0).cpu().numpy() == (labels == 1).numpy()
         place = split.ids.places(examples)

@@ -272,11 +272,11 @@ def read(model: AttentionTranslator, batch: Batch, with_grad: bool) -> Reading:
         of_combined = prediction.slope * (combined > 0)
         of_decoded, of_context = (of_combined @ model.extra_ff.weight).chunk(2, dim=1)
         of_context = of_context @ model.project_enc.weight  # (trg_tokens, 2 * hidden)
-        of_score = None
+        of_score = query = None
         if not model.uniform:
             of_score, of_query = _through_softmax(of_context, states, all_alpha, batch)
             of_decoded = of_decoded + of_query @ model.attn_lin.weight
-        query = model.query(decoded)
+            query = model.query(decoded)
 
         def of_states(some: slice) -> torch.Tensor:
             """The gradients of e for some pairs, (pairs, 2 * hidden), apart for each target."""
@@ -339,10 +339,9 @@ def _gate_gradients(model, batch: Batch, traces, of_decoded, of_states, pairs: _
     # The replica of target t reads the decoder's tokens 0..t, and all source tokens.
     length = torch.cat([torch.arange(1, n + 1) for n in batch.trg_lengths])  # (trg_tokens,)
     part = (pairs.src_len + length).cumsum(0) // _REPLICAS_AT_ONCE
-    grad, start = [], 0
+    grad, start, begin = [], 0, 0
     for size in part.unique_consecutive(return_counts=True)[1].tolist():
         targets = slice(start, start + size)
-        begin = int(pairs.src_len[:start].sum())
         some = slice(begin, begin + int(pairs.src_len[targets].sum()))
         of_last = _through_decoder(model, traces[1], of_decoded[targets], start, length[targets])
         of_projected, _ = pull_back(
@@ -354,7 +353,7 @@ def _gate_gradients(model, batch: Batch, traces, of_decoded, of_states, pairs: _
             of_last,
         )
         grad.append(torch.linalg.vecdot(of_projected, projected[place[pairs.source[some]]]))
-        start += size
+        start, begin = targets.stop, some.stop
     return torch.cat(grad)
 
 
