@@ -12,8 +12,9 @@ it: tables beside the papers' numbers, figures, where each number comes from, an
 missing the command that makes it. A file that is damaged is named, on the page too, and the rest is
 shown; the exit code is then 1.
 
-Tables and numbers in Markdown pages are marked by comments (attention_dynamics/quotes.py), which
-say the result file and the statistic they come from. --check ends with exit code 1 when one
+Tables and numbers in Markdown pages are marked by comments
+(attention_dynamics/reporting/quotes.py),
+which say the result file and the statistic they come from. --check ends with exit code 1 when one
 differs.
 """
 
@@ -21,12 +22,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from attention_dynamics.errors import WorkError, run_script
-from attention_dynamics.files import check_writable, write_text
-from attention_dynamics.inventory import check_root
-from attention_dynamics.options import script_parser
-from attention_dynamics.quotes import rewritten
-from attention_dynamics.reports import write_report_text
+from attention_dynamics.cli import RunError, run_script, script_parser
+from attention_dynamics.reporting.inventory import check_root
+from attention_dynamics.reporting.quotes import rewritten
+from attention_dynamics.reporting.report import write_report_text
+from attention_dynamics.storage.files import check_writable, write_text
 
 
 def parse_args(argv=None) -> argparse.Namespace:
@@ -43,13 +43,13 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 
 def rewrite_pages(only_check: bool) -> None:
-    """Bring README.md and results/*.md up to date; with ``only_check``, WorkError if not so."""
+    """Bring README.md and results/*.md up to date; with ``only_check``, RunError if not so."""
     check_root()
     pages = [Path("README.md"), *sorted(Path("results").glob("*.md"))]
     texts = {page: rewritten(page) for page in pages}
     changed = [page for page, text in texts.items() if text != page.read_text(encoding="utf-8")]
     if changed and only_check:
-        raise WorkError(
+        raise RunError(
             f"{', '.join(map(str, changed))}: not as the result files say; see what changes with: "
             "python report.py --markdown && git diff"
         )
@@ -69,7 +69,7 @@ def main(argv=None) -> None:
     for problem in problems:
         print(f"note: {problem}", file=sys.stderr)
     if problems:
-        raise WorkError(f"{len(problems)} file(s) could not be shown, see the notes above")
+        raise RunError(f"{len(problems)} file(s) could not be shown, see the notes above")
 
 
 if __name__ == "__main__":

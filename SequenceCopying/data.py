@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from attention_dynamics.errors import InputError
+from attention_dynamics.cli import InputError
 
 # What a generator is for: training and evaluation never share one, so that evaluating more or
 # less often changes no weight.

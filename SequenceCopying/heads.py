@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn import functional as F
 from training import History, loss_of
 
-from attention_dynamics.resume import Training
-from attention_dynamics.seeding import set_seed
+from attention_dynamics.device import set_seed
+from attention_dynamics.runs.training import Training
 
 # A head is good when training from it exceeds GOOD with each of DATA_SEEDS, bad when it never does
 # with any of them and ends below BAD.

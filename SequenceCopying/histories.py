@@ -8,10 +8,10 @@ from models import MEASURES
 from scipy.stats import binomtest
 from training import LEARNED, History, Settings, learned
 
-from attention_dynamics.errors import InputError
-from attention_dynamics.files import whole_file
-from attention_dynamics.pickles import load_pickle
-from attention_dynamics.runs import output_is_current, read_output_record, record_output
+from attention_dynamics.cli import InputError
+from attention_dynamics.runs.outputs import output_is_current, read_output_record, record_output
+from attention_dynamics.storage.files import atomic_write
+from attention_dynamics.storage.pickles import load_pickle
 
 
 def default_name(settings: Settings) -> str:
@@ -77,7 +77,7 @@ def write_output(path: Path, histories: object, settings: dict, results: dict) -
     """Write the pickle ``path`` and its record, so that it is never there without one."""
     content = pickle.dumps(histories, protocol=5)
     record_output(path, settings, results, content)
-    with whole_file(path) as stream:
+    with atomic_write(path) as stream:
         stream.write(content)
 
 

@@ -8,7 +8,7 @@ from layers import StackedEmbedding, StackedLinear, StackedLSTM
 from torch import nn
 from torch.nn import functional as F
 
-from attention_dynamics.recurrent import lstm_states
+from attention_dynamics.lstm import lstm_states
 
 
 class Copier(nn.Module):

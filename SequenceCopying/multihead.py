@@ -50,17 +50,15 @@ from tqdm import tqdm
 from training import History
 from workers import add_jobs_option, default_jobs, side_by_side
 
-from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
-from attention_dynamics.errors import InputError, WorkError, run_script
-from attention_dynamics.figures import write_figure
-from attention_dynamics.files import check_writable, read_json, write_json
-from attention_dynamics.locks import locked
-from attention_dynamics.options import count, script_parser
-from attention_dynamics.pickles import load_pickle
-from attention_dynamics.resume import keep, kept
-from attention_dynamics.runs import load_checkpoint, save_checkpoint
-from attention_dynamics.seeding import seed
-from attention_dynamics.tables import format_table
+from attention_dynamics.cli import InputError, RunError, count, run_script, script_parser, seed
+from attention_dynamics.device import add_device_options, peak_memory_mb, setup_device
+from attention_dynamics.reporting.figures import write_figure
+from attention_dynamics.reporting.tables import format_table
+from attention_dynamics.runs.checkpoints import load_checkpoint, save_checkpoint
+from attention_dynamics.runs.outputs import keep, kept
+from attention_dynamics.runs.records import locked
+from attention_dynamics.storage.files import check_writable, read_json, write_json
+from attention_dynamics.storage.pickles import load_pickle
 
 KINDS = ("bad", "good", "random")  # in the order of the output
 LABELS = {"bad": "{} bad heads", "good": "{} bad heads and a good one", "random": "{} random heads"}
@@ -189,7 +187,7 @@ def try_candidate(
 
     Each trial is kept in ``folder``, and so is the head once it is good or bad.
     """
-    device = choose_device(device, threads)
+    device = setup_device(device, threads)
     path, described = candidate_path(folder, number), asdict(settings)
     longest = settings.evaluations
     trials = kept(path, described)
@@ -245,7 +243,7 @@ def find_heads(args: argparse.Namespace, settings: Settings, device: str, jobs: 
                 break
     print(f"{counts} heads among {following} candidates")
     if any(len(found[kind]) < limits[kind] for kind in found):
-        raise WorkError(f"not enough heads in --max_candidates {args.max_candidates}")
+        raise RunError(f"not enough heads in --max_candidates {args.max_candidates}")
     return found
 
 
@@ -281,7 +279,7 @@ def train_combination(
     settings: Settings, folder: Path, names: Names, device: str, threads: int
 ) -> History:
     """The history of a model of several heads (data seed 0), which is kept in ``folder``."""
-    device = choose_device(device, threads)
+    device = setup_device(device, threads)
     body, heads = Body(settings.task.vocab, settings.hidden_dim), []
     load_checkpoint(folder / "body", body)
     for name in names:
@@ -391,7 +389,7 @@ def draw_curves(num_heads: int, rows: list[dict]) -> Figure:
 
 def main(argv=None) -> None:
     args = parse_args(argv)
-    device = choose_device(args.device, args.threads).type
+    device = setup_device(args.device, args.threads).type
     settings = Settings(
         seq_length=args.seq_length,
         hidden_dim=args.hidden_dim,

@@ -23,12 +23,11 @@ from matplotlib.figure import Figure
 from scipy.stats import fisher_exact
 from training import LEARNED, History, Settings
 
-from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.figures import write_figure
-from attention_dynamics.files import check_writable, write_json
-from attention_dynamics.options import script_parser
-from attention_dynamics.runs import check_name
-from attention_dynamics.tables import format_table
+from attention_dynamics.cli import InputError, run_script, script_parser
+from attention_dynamics.reporting.figures import write_figure
+from attention_dynamics.reporting.tables import format_table
+from attention_dynamics.runs.paths import check_name
+from attention_dynamics.storage.files import check_writable, write_json
 
 # measure -> (what it is, colour after Okabe and Ito).
 CURVES = {

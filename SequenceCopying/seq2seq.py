@@ -40,15 +40,13 @@ from tqdm import tqdm
 from training import History, Settings, check_precision, train_seed, train_stacked
 from workers import add_jobs_option, default_jobs, side_by_side
 
-from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
-from attention_dynamics.errors import run_script
-from attention_dynamics.files import check_writable
-from attention_dynamics.locks import locked
-from attention_dynamics.options import count, script_parser
-from attention_dynamics.resume import Parts
-from attention_dynamics.runs import check_name
-from attention_dynamics.seeding import seed
-from attention_dynamics.tables import format_table
+from attention_dynamics.cli import count, run_script, script_parser, seed
+from attention_dynamics.device import add_device_options, peak_memory_mb, setup_device
+from attention_dynamics.reporting.tables import format_table
+from attention_dynamics.runs.outputs import Parts
+from attention_dynamics.runs.paths import check_name
+from attention_dynamics.runs.records import locked
+from attention_dynamics.storage.files import check_writable
 
 MOST_SEEDS = 10**5  # more histories than a list in memory should hold
 
@@ -168,7 +166,7 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 def main(argv=None) -> None:
     args = parse_args(argv)
-    device = choose_device(args.device, args.threads)
+    device = setup_device(args.device, args.threads)
     settings = Settings(
         seq_length=args.seq_length,
         num_vocab=args.num_vocab,

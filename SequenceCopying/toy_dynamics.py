@@ -47,11 +47,10 @@ from matplotlib.figure import Figure
 from scipy.integrate import solve_ivp
 from scipy.special import expit, lambertw
 
-from attention_dynamics.errors import WorkError, run_script
-from attention_dynamics.figures import write_figure
-from attention_dynamics.files import check_writable
-from attention_dynamics.options import script_parser
-from attention_dynamics.tables import format_table
+from attention_dynamics.cli import RunError, run_script, script_parser
+from attention_dynamics.reporting.figures import write_figure
+from attention_dynamics.reporting.tables import format_table
+from attention_dynamics.storage.files import check_writable
 
 POINTS = 401
 # Of the integration (per step); the checks allow what adds up over it.
@@ -124,7 +123,7 @@ def follow(
 ) -> Course:
     """The gradient flow from ``start`` = (β0, β1, a), at POINTS times from 0 to ``time``.
 
-    Raises WorkError when the integration fails.
+    Raises RunError when the integration fails.
     """
     found = solve_ivp(
         lambda _, state: gradient(state, frozen, negatives),
@@ -136,7 +135,7 @@ def follow(
         atol=ATOL,
     )
     if not found.success:
-        raise WorkError(f"the integration from {start} failed: {found.message}")
+        raise RunError(f"the integration from {start} failed: {found.message}")
     beta0, beta1, a = found.y
     p = expit(a)
     s_plus = p * beta0 + (1 - p) * beta1
@@ -206,7 +205,7 @@ def main(argv=None) -> None:
     check_writable(f"{stem}.svg")
     for what, difference in differences(args.time).items():
         if not difference < CHECK:
-            raise WorkError(f"the integration is {difference:.1g} off the closed form ({what})")
+            raise RunError(f"the integration is {difference:.1g} off the closed form ({what})")
         print(f"largest difference from the closed form ({what}): {difference:.1g}")
     starts = {
         "uniform": ((0.0, 0.0, 0.0), False),

@@ -9,10 +9,10 @@ from layers import stack_states
 from models import Copier, measure, read
 from torch.nn import functional as F
 
-from attention_dynamics.devices import choose_device
-from attention_dynamics.errors import InputError
-from attention_dynamics.resume import Parts, Training
-from attention_dynamics.seeding import set_seed
+from attention_dynamics.cli import InputError
+from attention_dynamics.device import set_seed, setup_device
+from attention_dynamics.runs.outputs import Parts
+from attention_dynamics.runs.training import Training
 
 # An accuracy from which a sequence counts as copied.
 LEARNED = 0.95
@@ -104,14 +104,14 @@ def train_seed(
     Args:
         settings: of the run.
         seed: of weights and sequences.
-        device: name, as for choose_device.
+        device: name, as for setup_device.
         threads: CPU threads.
         parts: where the history is kept, and the training state until then.
     """
     described = {**asdict(settings), "seed": seed}
     if parts is not None and (history := parts.get(described)) is not None:
         return history
-    device = choose_device(device, threads)
+    device = setup_device(device, threads)
     model = make_model(settings, seed).to(device)
     training = batches(settings.task, settings.bsize, seed, TRAINING)
     evaluation = batches(settings.task, EVALUATION_SIZE, seed, EVALUATION)

@@ -8,8 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 
-from attention_dynamics.errors import InputError, Terminated, WorkError
-from attention_dynamics.options import count
+from attention_dynamics.cli import InputError, RunError, Terminated, count
 
 # Seconds that a process is given to write its training state, when it is to end.
 _PATIENCE = 30
@@ -40,7 +39,7 @@ def side_by_side(function: Callable, tasks: Iterable[tuple], jobs: int) -> Itera
     A task is taken from ``tasks`` only when a process is free for it. With one job everything is
     computed here. ``function`` is one of a module, and what it takes and returns can be pickled.
 
-    Raises WorkError when a task fails or its process is killed; the others are ended then. An
+    Raises RunError when a task fails or its process is killed; the others are ended then. An
     InputError of a task is raised as it is.
     """
     if jobs == 1:
@@ -91,12 +90,12 @@ def _start(context, function: Callable, workers: dict) -> Connection:
     return ours
 
 
-def _killed(number: int, worker) -> WorkError:
+def _killed(number: int, worker) -> RunError:
     worker.join()
     how = f"exit code {worker.exitcode}"
     if worker.exitcode < 0:
         how = f"killed by {signal.Signals(-worker.exitcode).name}"
-    return WorkError(f"the process of task {number} ended before its result ({how})")
+    return RunError(f"the process of task {number} ended before its result ({how})")
 
 
 def _work(connection: Connection, function: Callable) -> None:
@@ -108,11 +107,11 @@ def _work(connection: Connection, function: Callable) -> None:
             task = connection.recv()
             try:
                 answer = (function(*task), None)
-            except (InputError, WorkError) as error:
+            except (InputError, RunError) as error:
                 answer = (None, error)
             except Exception as error:
                 line = (str(error).strip() or "no message").splitlines()[0]
-                answer = (None, WorkError(f"a process failed with {type(error).__name__}: {line}"))
+                answer = (None, RunError(f"a process failed with {type(error).__name__}: {line}"))
             connection.send(answer)
     except (EOFError, OSError, Terminated):  # the connection is closed, or this process is ended
         return

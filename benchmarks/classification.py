@@ -52,13 +52,13 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from attention_dynamics import agreement
-from attention_dynamics.devices import peak_memory_mb
-from attention_dynamics.errors import run_script
-from attention_dynamics.logs import Logs, load_logs, save_logs
-from attention_dynamics.ragged import Ragged, offsets_of
-from attention_dynamics.recurrent import lstm_states
-from attention_dynamics.statistics import summarise
+from attention_dynamics.analysis import agreement
+from attention_dynamics.analysis.logs import Logs, load_logs, save_logs
+from attention_dynamics.analysis.ragged import Ragged, offsets_of
+from attention_dynamics.analysis.statistics import summarise
+from attention_dynamics.cli import run_script
+from attention_dynamics.device import peak_memory_mb
+from attention_dynamics.lstm import lstm_states
 
 HERE = Path(__file__).resolve().parent
 SECTIONS = (

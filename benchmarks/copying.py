@@ -26,10 +26,9 @@ import torch
 from measure import add_results, compared, machine_facts, parse_sections, section_parser
 from reference import copying as reference
 
-from attention_dynamics.devices import choose_device
-from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.options import count
-from attention_dynamics.tables import format_table
+from attention_dynamics.cli import InputError, count, run_script
+from attention_dynamics.device import setup_device
+from attention_dynamics.reporting.tables import format_table
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "SequenceCopying"))  # its processes import it by name, too
@@ -85,7 +84,7 @@ def seconds_of(function, *args) -> tuple[float, list]:
 
 def main(argv=None) -> None:
     args = parse_args(argv)
-    device = choose_device(args.device, 1)
+    device = setup_device(args.device, 1)
     sizes = {"seq_length": 5, "num_vocab": 5, "hidden_dim": 8, "bsize": 4} if args.quick else {}
     settings = {"no_rep": True, "steps": args.steps, **sizes}
     seeds = range(args.seeds)

@@ -32,22 +32,16 @@ import numpy as np
 import torch
 from measure import HERE, keep_results, machine_facts, modules_of
 
-from attention_dynamics.agreement import METRICS
-from attention_dynamics.devices import choose_device
-from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.files import check_writable, write_pickle
-from attention_dynamics.logs import Logs
-from attention_dynamics.options import count, script_parser
-from attention_dynamics.pickles import load_pickle
-from attention_dynamics.runs import (
-    differences,
-    read_output_record,
-    record_output,
-    translation_beta_path,
-)
-from attention_dynamics.seeding import set_seed
-from attention_dynamics.statistics import GOLD
-from attention_dynamics.tables import format_table
+from attention_dynamics.analysis.logs import Logs
+from attention_dynamics.cli import InputError, count, run_script, script_parser
+from attention_dynamics.device import set_seed, setup_device
+from attention_dynamics.names import GOLD, METRICS
+from attention_dynamics.reporting.tables import format_table
+from attention_dynamics.runs.outputs import read_output_record, record_output
+from attention_dynamics.runs.paths import translation_beta_path
+from attention_dynamics.runs.records import differences
+from attention_dynamics.storage.files import check_writable, write_pickle
+from attention_dynamics.storage.pickles import load_pickle
 
 METRIC = METRICS[0]
 SHUFFLES = range(10)
@@ -140,7 +134,7 @@ def facts(logs: Logs, data: str | None, threads: int) -> dict:
 def classification_effects(dataset: str, threads: int) -> dict:
     """{departure: {dataset: numbers}} of 1, 8 and 10, and "made"; read in the working directory."""
     module = modules_of("classification", "measured").measured
-    measured = replace(module.load_measured(dataset), baselines={})
+    measured = replace(module.load_inputs(dataset), baselines={})
     result, *others = (module.summarise_measured(measured, METRIC, "val", s) for s in SHUFFLES)
     negated = {
         key: -values if key[2] == "grad" else values for key, values in measured.logs.arrays.items()
@@ -196,7 +190,7 @@ class PublishedTargets:
 def translation_effects(dataset: str, published_beta: Path, threads: int) -> dict:
     """{"5": {dataset: {metric: numbers}}, "made": ...}; read in the working directory."""
     module = modules_of("translation", "data", "embedding_beta", "measured")
-    measured = module.measured.load_measured(dataset, EMBED_DIM)
+    measured = module.measured.load_inputs(dataset, EMBED_DIM)
     px = translation_beta_path(dataset, EMBED_DIM)
     if "px" not in measured.baselines:
         raise InputError(next(line for line in measured.missing if line.startswith(str(px))))
@@ -235,7 +229,7 @@ def train_published(module: SimpleNamespace, out: Path, settings: dict, threads:
         threads: of the CPU.
     """
     set_seed(settings["seed"])
-    device = choose_device("cpu", threads)
+    device = setup_device("cpu", threads)
     dataset = module.data.load_dataset(settings["dataset"])
     if dataset.checksum != settings["data"]:
         raise InputError("β^px was trained on other data than data/ holds now: train it again")

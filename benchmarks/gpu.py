@@ -19,9 +19,8 @@ from torch.nn import functional as F
 
 import papa
 import translation
-from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.options import script_parser
-from attention_dynamics.tables import format_table
+from attention_dynamics.cli import InputError, run_script, script_parser
+from attention_dynamics.reporting.tables import format_table
 from classification import CONFIG, LONG, SHORT, as_split, experiment
 
 HERE = Path(__file__).resolve().parent

@@ -22,10 +22,10 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from attention_dynamics.files import read_json, write_json, write_text
-from attention_dynamics.options import count, script_parser
-from attention_dynamics.resume import Training
-from attention_dynamics.tables import format_table
+from attention_dynamics.cli import count, script_parser
+from attention_dynamics.reporting.tables import format_table
+from attention_dynamics.runs.training import Training
+from attention_dynamics.storage.files import read_json, write_json, write_text
 
 HERE = Path(__file__).resolve().parent
 

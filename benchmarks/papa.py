@@ -45,8 +45,8 @@ from measure import (
 from reference import papa as reference
 from transformers import BertConfig, BertModel
 
-from attention_dynamics.devices import peak_memory_mb
-from attention_dynamics.errors import run_script
+from attention_dynamics.cli import run_script
+from attention_dynamics.device import peak_memory_mb
 
 GIGABYTE = 1e9
 LABELS = 3

@@ -27,10 +27,9 @@ from typing import NamedTuple
 
 from measure import HERE, keep_results, machine_facts
 
-from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.files import check_writable, read_json
-from attention_dynamics.options import script_parser
-from attention_dynamics.tables import format_table
+from attention_dynamics.cli import InputError, run_script, script_parser
+from attention_dynamics.reporting.tables import format_table
+from attention_dynamics.storage.files import check_writable, read_json
 
 ROOT = HERE.parent
 EXPERIMENTS = ("classification", "translation", "SequenceCopying", "papa")

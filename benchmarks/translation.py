@@ -43,10 +43,10 @@ from measure import (
 from reference import translation as reference
 from torch.nn import functional as F
 
-from attention_dynamics.devices import peak_memory_mb
-from attention_dynamics.errors import run_script
-from attention_dynamics.logs import Logs, save_logs
-from attention_dynamics.ragged import Ragged
+from attention_dynamics.analysis.logs import Logs, save_logs
+from attention_dynamics.analysis.ragged import Ragged
+from attention_dynamics.cli import run_script
+from attention_dynamics.device import peak_memory_mb
 
 CONFIG = {"hidden_dim": 256, "dropout": 0.5, "num_layers": 2, "batch_size": 16}
 VOCAB = 8000

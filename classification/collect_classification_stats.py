@@ -5,7 +5,8 @@
 
 Reads outputs/{dataset}_logs.pkl (our format or the published layout) and the two baselines. Writes
 a pickle {(dataset, metric, split, accuracy): {"agr_unif": ..., "xi_unif": ..., "baseline": ...,
-...}}, with the published keys and more (see attention_dynamics/statistics.py), and prints it as
+...}}, with the published keys and more (see
+attention_dynamics/analysis/statistics.py), and prints it as
 tables. Brackets are 95% bootstrap intervals over examples; ± is the standard deviation over the
 normal runs; a dash stands for a level that the attention never exceeded.
 """
@@ -15,17 +16,14 @@ import sys
 from pathlib import Path
 
 from data import canonical_name
-from measured import ACCURACIES, load_measured, summarise_measured
+from measured import ACCURACIES, load_inputs, summarise_measured
 from planted import planted_rows
 from tqdm import tqdm
 
-from attention_dynamics.agreement import METRICS
-from attention_dynamics.errors import run_script
-from attention_dynamics.files import check_writable, write_pickle
-from attention_dynamics.options import count, script_parser
-from attention_dynamics.results import result_tables, titled
-from attention_dynamics.seeding import seed
-from attention_dynamics.tables import FORMATS
+from attention_dynamics.cli import count, run_script, script_parser, seed
+from attention_dynamics.names import METRICS
+from attention_dynamics.reporting.tables import FORMATS, result_tables, titled
+from attention_dynamics.storage.files import check_writable, write_pickle
 
 
 def parse_args(argv=None) -> argparse.Namespace:
@@ -74,7 +72,7 @@ def main(argv=None) -> None:
     measured = None
     for dataset, metric, split in progress:
         if measured is None or measured.logs.dataset != dataset:
-            measured = load_measured(dataset, args.embed_dim)
+            measured = load_inputs(dataset, args.embed_dim)
             for line in measured.missing:
                 progress.write(f"note: {line}", file=sys.stderr)
             planted += planted_rows(dataset, measured.logs)

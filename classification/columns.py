@@ -5,9 +5,9 @@ from typing import BinaryIO
 
 from examples import Example, Findings, unknown_label
 
-from attention_dynamics.archives import Source
-from attention_dynamics.errors import InputError
-from attention_dynamics.textfiles import delimited_rows, json_rows, text_lines
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage.archives import Source
+from attention_dynamics.storage.text import delimited_rows, json_rows, text_lines
 
 TEXT_COLUMN, LABEL_COLUMN = "text", "label"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from attention_dynamics.errors import InputError
-from attention_dynamics.files import read_json, whole_file
-from attention_dynamics.ragged import offsets_of
+from attention_dynamics.analysis.ragged import offsets_of
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage.files import atomic_write, read_json
 
 SPLITS = ("train", "test")
 
@@ -88,7 +88,7 @@ class Corpus:
 
     def write(self, path: Path, split: str) -> None:
         """Write one split as ``{"vocab": [...], "XY": [[[word index, ...], label], ...]}``."""
-        with whole_file(path) as stream:
+        with atomic_write(path) as stream:
             vocabulary = json.dumps(self.words, ensure_ascii=False)
             stream.write(f'{{"vocab": {vocabulary},\n"XY": [\n'.encode())
             offsets = offsets_of(self.lengths[split]).tolist()

@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from examples import FULL
 
-from attention_dynamics.errors import InputError
-from attention_dynamics.files import read_json, sha256
-from attention_dynamics.pickles import load_pickle
-from attention_dynamics.ragged import Ragged, batches_by_length, offsets_of
-from attention_dynamics.runs import absent_data_error, check_name
-from attention_dynamics.textfiles import is_half
+from attention_dynamics.analysis.ragged import Ragged, batches_by_length, offsets_of
+from attention_dynamics.cli import InputError
+from attention_dynamics.runs.configs import absent_data_error
+from attention_dynamics.runs.paths import check_name
+from attention_dynamics.storage.files import read_json, sha256
+from attention_dynamics.storage.pickles import load_pickle
+from attention_dynamics.storage.text import has_lone_surrogate
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
@@ -141,7 +142,7 @@ def _read(path: Path) -> tuple[list[str], Ragged, np.ndarray]:
     words, pairs = content["vocab"], content["XY"]
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f'data file {path}: "vocab" must be a list of words')
-    if half := next((word for word in words if is_half(word)), None):
+    if half := next((word for word in words if has_lone_surrogate(word)), None):
         raise InputError(
             f'data file {path}: "vocab" holds {half!r}, half of a surrogate pair, which is no text'
         )

@@ -19,14 +19,13 @@ from data import Split, canonical_name, load_dataset, require_both_classes
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from attention_dynamics.devices import add_device_options, choose_device
-from attention_dynamics.errors import WorkError, run_script
-from attention_dynamics.files import write_pickle
-from attention_dynamics.locks import locked
-from attention_dynamics.options import count, script_parser
-from attention_dynamics.resume import Training
-from attention_dynamics.runs import begin_output, embedding_beta_path, record_output
-from attention_dynamics.seeding import seed, set_seed
+from attention_dynamics.cli import RunError, count, run_script, script_parser, seed
+from attention_dynamics.device import add_device_options, set_seed, setup_device
+from attention_dynamics.runs.outputs import begin_output, record_output
+from attention_dynamics.runs.paths import embedding_beta_path
+from attention_dynamics.runs.records import locked
+from attention_dynamics.runs.training import Training
+from attention_dynamics.storage.files import write_pickle
 
 # Options that decide how, not what, is computed.
 HOW = ("overwrite", "device", "threads")
@@ -173,7 +172,7 @@ def main(argv=None) -> None:
     args = parse_args(argv)
     args.dataset = canonical_name(args.dataset)
     set_seed(args.seed)
-    device = choose_device(args.device, args.threads)
+    device = setup_device(args.device, args.threads)
 
     dataset = load_dataset(args.dataset)
     require_both_classes(dataset)
@@ -191,8 +190,8 @@ def main(argv=None) -> None:
         vocab = len(dataset.vocabulary)
         try:
             beta, losses = train(dataset.train, val, vocab, args, device, state, settings)
-        except WorkError as error:
-            raise WorkError(f"{error}; --lr {args.lr:g} may be too large") from None
+        except RunError as error:
+            raise RunError(f"{error}; --lr {args.lr:g} may be too large") from None
         best_epoch = int(np.argmin(losses))
         write_pickle(out, beta)
         record_output(out, settings, {"best_epoch": best_epoch, "validation_losses": losses})

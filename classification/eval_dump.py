@@ -6,7 +6,8 @@ Reads configs/{dataset}_log.json (the checkpoints to look at), their files in mo
 --make_log_config first writes that list from the runs that are there (own data).
 Writes outputs/{dataset}_logs.pkl: of the first test_set_size test examples ("val") and of as many
 training examples ("train", always the same draw). The format is described in
-attention_dynamics/logs.py; --layout published writes the dicts of the papers' code instead.
+attention_dynamics/analysis/logs.py; --layout published writes the dicts of the papers' code
+instead.
 outputs/{dataset}_logs.json says how the dump came about; a dump that is up to date is left alone.
 What is dumped of each checkpoint is kept in outputs/{dataset}_logs.parts/ until all are: when it is
 stopped, the same command goes on.
@@ -23,24 +24,15 @@ from data import Split, canonical_name, eval_batches, load_dataset, sample_train
 from models import CONFIG_KEYS, AttentionClassifier, influence, projected_words
 from tqdm import tqdm
 
-from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
-from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.files import sha256, write_pickle
-from attention_dynamics.locks import locked
-from attention_dynamics.logconfigs import make_log_config
-from attention_dynamics.logs import Logs, published_layout, save_logs
-from attention_dynamics.options import count, script_parser
-from attention_dynamics.resume import parts_of
-from attention_dynamics.runs import (
-    checkpoints_of,
-    load_checkpoint,
-    log_config_path,
-    logs_path,
-    read_config,
-    read_log_config,
-    record_output,
-    run_folder,
-)
+from attention_dynamics.analysis.logs import Logs, published_layout, save_logs
+from attention_dynamics.cli import InputError, count, run_script, script_parser
+from attention_dynamics.device import add_device_options, peak_memory_mb, setup_device
+from attention_dynamics.runs.checkpoints import checkpoints_of, load_checkpoint
+from attention_dynamics.runs.configs import make_log_config, read_config, read_log_config
+from attention_dynamics.runs.outputs import parts_of, record_output
+from attention_dynamics.runs.paths import log_config_path, logs_path, run_folder
+from attention_dynamics.runs.records import locked
+from attention_dynamics.storage.files import sha256, write_pickle
 
 DEFAULT_CONFIG = "configs/model.json"
 KINDS = ("alpha", "beta", "grad")
@@ -129,7 +121,7 @@ def dump_checkpoint(
 def main(argv=None) -> None:
     args = parse_args(argv)
     args.dataset = canonical_name(args.dataset)
-    device = choose_device(args.device, args.threads)
+    device = setup_device(args.device, args.threads)
 
     config = read_config(args.config, CONFIG_KEYS)
     if args.make_log_config:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attention_dynamics.archives import Source
-from attention_dynamics.errors import InputError
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage.archives import Source
 
 # Where a distribution defines no split, this share is the test set.
 TEST_SHARE = 0.2

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from examples import FULL, Example, Findings, note_split, shuffled, split_by_seed, unknown_label
 from sources import restore_ag_news, unescape_treebank
 
-from attention_dynamics import hub
+from attention_dynamics.storage import hub
 
 
 class _Repository(NamedTuple):

@@ -19,11 +19,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from tqdm import tqdm
 
-from attention_dynamics.errors import run_script
-from attention_dynamics.files import write_pickle
-from attention_dynamics.locks import locked
-from attention_dynamics.options import count, script_parser
-from attention_dynamics.runs import logistic_beta_path, output_is_current, record_output
+from attention_dynamics.cli import count, run_script, script_parser
+from attention_dynamics.runs.outputs import output_is_current, record_output
+from attention_dynamics.runs.paths import logistic_beta_path
+from attention_dynamics.runs.records import locked
+from attention_dynamics.storage.files import write_pickle
 
 INVERSE_STRENGTHS = (
     1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5,

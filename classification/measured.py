@@ -4,18 +4,18 @@ import functools
 
 import numpy as np
 
-from attention_dynamics.logs import Logs
-from attention_dynamics.measured import Baseline, Measured, number_array
-from attention_dynamics.measured import load_measured as load
-from attention_dynamics.ragged import Ragged
-from attention_dynamics.runs import embedding_beta_path, logistic_beta_path
-from attention_dynamics.statistics import summarise
+from attention_dynamics.analysis.inputs import AnalysisInputs, Baseline, number_array
+from attention_dynamics.analysis.inputs import load_inputs as load
+from attention_dynamics.analysis.logs import Logs
+from attention_dynamics.analysis.ragged import Ragged
+from attention_dynamics.analysis.statistics import summarise
+from attention_dynamics.runs.paths import embedding_beta_path, logistic_beta_path
 
 # The splits of the logs, and the accuracy measured on each.
 ACCURACIES = {"val": "test_acc", "train": "train_acc"}
 
 
-def summarise_measured(measured: Measured, metric: str, split: str, seed: int) -> dict:
+def summarise_measured(measured: AnalysisInputs, metric: str, split: str, seed: int) -> dict:
     """``statistics.summarise`` of one split, its gold run also chosen on the other split."""
     other = "train" if split == "val" else "val"
     return summarise(
@@ -30,7 +30,7 @@ def summarise_measured(measured: Measured, metric: str, split: str, seed: int) -
     )
 
 
-def load_measured(dataset: str, embed_dim: int = 256) -> Measured:
+def load_inputs(dataset: str, embed_dim: int = 256) -> AnalysisInputs:
     """The logs of ``dataset``, and β^px and β^lr where they exist, as votes for the correct label.
 
     Raises InputError when the logs are missing or a baseline belongs to another vocabulary.

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from attention_dynamics.recurrent import (
+from attention_dynamics.lstm import (
     gate_gradients,
     gated_states,
     input_projection,

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 from scipy.special import gammaln
 
-from attention_dynamics.errors import InputError
-from attention_dynamics.files import read_json
-from attention_dynamics.logs import Logs
-from attention_dynamics.ragged import Ragged
-from attention_dynamics.statistics import GOLD, UNIFORM
+from attention_dynamics.analysis.logs import Logs
+from attention_dynamics.analysis.ragged import Ragged
+from attention_dynamics.cli import InputError
+from attention_dynamics.names import GOLD, UNIFORM
+from attention_dynamics.storage.files import read_json
 
 
 def planted_mask(dataset: str, logs: Logs) -> np.ndarray | None:

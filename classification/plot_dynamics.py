@@ -19,16 +19,14 @@ import argparse
 from pathlib import Path
 
 from data import canonical_name, load_dataset
-from measured import ACCURACIES, beta_sign, load_measured, summarise_measured
+from measured import ACCURACIES, beta_sign, load_inputs, summarise_measured
 from planted import planted_mask
 
-from attention_dynamics.agreement import METRICS
-from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.figures import LEVELS, plot_dynamics
-from attention_dynamics.files import check_writable
-from attention_dynamics.options import count, script_parser
-from attention_dynamics.pages import choose_examples, examples_at, write_token_page
-from attention_dynamics.seeding import seed
+from attention_dynamics.cli import InputError, count, run_script, script_parser, seed
+from attention_dynamics.names import METRICS
+from attention_dynamics.reporting.figures import LEVELS, plot_dynamics
+from attention_dynamics.reporting.viewer import choose_examples, examples_at, write_token_page
+from attention_dynamics.storage.files import check_writable
 
 PERF_LABELS = {"test_acc": "test accuracy", "train_acc": "training accuracy"}
 SHORT = {"top 5% match": "top5", "kendall tau": "tau"}
@@ -95,7 +93,7 @@ def main(argv=None) -> None:
     page = out_dir / f"{args.dataset}_tokens.html"
     check_writable(page)
 
-    measured = load_measured(args.dataset, args.embed_dim)
+    measured = load_inputs(args.dataset, args.embed_dim)
     for line in measured.missing:
         print(line)
     logs = measured.logs

@@ -56,13 +56,12 @@ from toy import Toy, make_toy
 from tqdm import tqdm
 from vectors import read_vectors
 
-from attention_dynamics.archives import Source
-from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.files import write_json, write_pickle
-from attention_dynamics.options import script_parser
-from attention_dynamics.pickles import load_pickle
-from attention_dynamics.runs import file_facts, preparation_command
-from attention_dynamics.tables import format_table
+from attention_dynamics.cli import InputError, run_script, script_parser
+from attention_dynamics.reporting.tables import format_table
+from attention_dynamics.runs.records import file_facts, preparation_command
+from attention_dynamics.storage.archives import Source
+from attention_dynamics.storage.files import write_json, write_pickle
+from attention_dynamics.storage.pickles import load_pickle
 
 TOY = "toy"
 VECTORS = Path("data") / "w2v.pkl"

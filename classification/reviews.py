@@ -21,9 +21,9 @@ from examples import (
     unlike,
 )
 
-from attention_dynamics.archives import Source
-from attention_dynamics.errors import InputError
-from attention_dynamics.textfiles import delimited_rows, text_lines
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage.archives import Source
+from attention_dynamics.storage.text import delimited_rows, text_lines
 
 # --- IMDB: aclImdb/{train,test}/{pos,neg}/ID_RATING.txt
 

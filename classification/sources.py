@@ -24,9 +24,9 @@ from examples import (
 )
 from reviews import read_amzn, read_imdb, read_yelp, reviews_file
 
-from attention_dynamics.archives import Source
-from attention_dynamics.errors import InputError
-from attention_dynamics.textfiles import delimited_rows, text_lines
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage.archives import Source
+from attention_dynamics.storage.text import delimited_rows, text_lines
 
 
 def read_source(dataset: str, source: Source, seed: int, found: Findings) -> Iterator[Example]:

@@ -32,20 +32,13 @@ from models import CONFIG_KEYS, AttentionClassifier
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from attention_dynamics.devices import add_device_options, choose_device, peak_memory_mb
-from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.locks import locked
-from attention_dynamics.options import count, script_parser, step_list, steps_to_save
-from attention_dynamics.resume import Training
-from attention_dynamics.runs import (
-    begin_run,
-    checkpoint_path,
-    finish_run,
-    read_config,
-    run_folder,
-    state_path,
-)
-from attention_dynamics.seeding import seed, set_seed
+from attention_dynamics.cli import InputError, count, run_script, script_parser, seed, step_list
+from attention_dynamics.device import add_device_options, peak_memory_mb, set_seed, setup_device
+from attention_dynamics.runs.checkpoints import steps_to_save
+from attention_dynamics.runs.configs import read_config
+from attention_dynamics.runs.paths import checkpoint_path, run_folder, state_path
+from attention_dynamics.runs.records import begin_run, finish_run, locked
+from attention_dynamics.runs.training import Training
 
 
 def parse_args(argv=None) -> argparse.Namespace:
@@ -207,7 +200,7 @@ def main(argv=None) -> None:
     args = parse_args(argv)
     args.dataset = canonical_name(args.dataset)
     set_seed(args.seed)
-    device = choose_device(args.device, args.threads)
+    device = setup_device(args.device, args.threads)
 
     config = read_config(args.config, CONFIG_KEYS)
     dataset = load_dataset(args.dataset)

@@ -5,8 +5,8 @@ import os
 import numpy as np
 from tqdm import tqdm
 
-from attention_dynamics.archives import Source
-from attention_dynamics.errors import InputError
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage.archives import Source
 
 # Vector files are read line by line and only some lines are kept, so they may be larger than texts.
 _MOST_BYTES = 64 << 30

@@ -8,8 +8,7 @@ from transformers import HfArgumentParser, TrainingArguments
 from transformers.hf_argparser import HfArg
 from transformers.trainer_utils import IntervalStrategy
 
-from attention_dynamics.errors import one_line
-from attention_dynamics.seeding import LARGEST_SEED
+from attention_dynamics.cli import LARGEST_SEED, one_line
 
 
 @dataclasses.dataclass

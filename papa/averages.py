@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 from training import checksum, differences, made_of
 
-from attention_dynamics.devices import choose_device
-from attention_dynamics.errors import InputError
-from attention_dynamics.files import check_writable
+from attention_dynamics.cli import InputError
+from attention_dynamics.device import setup_device
+from attention_dynamics.storage.files import check_writable
 
 
 @torch.no_grad()
@@ -76,7 +76,7 @@ def make_constants(
             f"{folder} holds other constants ({differences(earlier or {}, of)}): --overwrite "
             "replaces them, or name another --output_dir"
         )
-    device = choose_device(args.device, torch.get_num_threads())
+    device = setup_device(args.device, torch.get_num_threads())
     collator = Collator(encoder.tokenizer.pad_token_id, layout.drop_unused_positions)
     loader = DataLoader(dataset, batch_size=args.per_device_train_batch_size, collate_fn=collator)
     sums, patterns = average(encoder, loader, data.max_seq_length, device, not args.disable_tqdm)

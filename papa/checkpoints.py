@@ -8,9 +8,9 @@ from arguments import TrainerArguments
 from transformers import Trainer, TrainerCallback
 from transformers.trainer_utils import TrainOutput
 
-from attention_dynamics.errors import InputError
-from attention_dynamics.files import read_json, sha256, write_json
-from attention_dynamics.resume import end_on, signals_to
+from attention_dynamics.cli import InputError
+from attention_dynamics.runs.training import end_on, signals_to
+from attention_dynamics.storage.files import read_json, sha256, write_json
 
 # Of the files of a checkpoint; written last, so that a checkpoint without it is not complete.
 CHECKSUMS = "checksums.json"

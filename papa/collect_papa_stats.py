@@ -22,11 +22,9 @@ from pathlib import Path
 
 from measured import EPOCHS, Experiment, load_experiments, relative_drop, score_rows
 
-from attention_dynamics.errors import run_script
-from attention_dynamics.files import check_writable, write_json
-from attention_dynamics.options import script_parser
-from attention_dynamics.results import titled
-from attention_dynamics.tables import FORMATS, format_table
+from attention_dynamics.cli import run_script, script_parser
+from attention_dynamics.reporting.tables import FORMATS, format_table, titled
+from attention_dynamics.storage.files import check_writable, write_json
 
 
 def parse_args(argv=None) -> argparse.Namespace:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-from attention_dynamics.errors import InputError
-from attention_dynamics.textfiles import text_lines
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage.text import text_lines
 
 DOCUMENT = "-DOCSTART-"  # the line between the documents of CoNLL-2003
 # Where the files of the shared tasks have the tags (2003: word, pos, chunk, ner; 2000: the first

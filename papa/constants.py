@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attention_dynamics.errors import InputError
-from attention_dynamics.files import json_text, read_json, whole_file, write_text
-from attention_dynamics.runs import provenance, read_tensors
+from attention_dynamics.cli import InputError
+from attention_dynamics.runs.checkpoints import read_tensors
+from attention_dynamics.runs.records import provenance
+from attention_dynamics.storage.files import atomic_write, json_text, read_json, write_text
 
 SUMS, PATTERNS, AVERAGES = "attention_sums.pt", "attention_patterns_sums.pt", "avgs.pt"
 LAMBDAS, ORDER = "lambdas.npy", "sorted_heads.json"
@@ -35,7 +36,7 @@ def write_averages(folder: Path, sums: Tensor, patterns: Tensor, made_of: dict) 
     write_about(folder, made_of)
     files = {SUMS: sums, PATTERNS: patterns, AVERAGES: averages_of(sums, patterns)}
     for name, tensor in files.items():
-        with whole_file(folder / name) as stream:
+        with atomic_write(folder / name) as stream:
             torch.save(tensor.float(), stream)
 
 
@@ -45,7 +46,7 @@ def write_order(folder: Path, lambdas: Tensor, made_of: dict) -> None:
     order = lambdas.flatten().argsort(stable=True).tolist()
     (folder / ORDER).unlink(missing_ok=True)  # the one there was is not of this record
     write_about(folder, made_of)
-    with whole_file(folder / LAMBDAS) as stream:
+    with atomic_write(folder / LAMBDAS) as stream:
         np.save(stream, lambdas.cpu().numpy())
     pairs = [[number // heads, number % heads] for number in order]
     write_text(folder / ORDER, json.dumps(pairs) + "\n")

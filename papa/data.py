@@ -14,7 +14,7 @@ from tasks import IGNORED
 from torch.utils.data import Dataset
 from words import TokenSplit, TokenTask, load_token_task
 
-from attention_dynamics.errors import InputError
+from attention_dynamics.cli import InputError
 
 __all__ = [
     "Collator",

@@ -19,8 +19,8 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from attention_dynamics import hub
-from attention_dynamics.errors import InputError
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage import hub
 
 MINILM = "minilm"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tasks import main_metric
 
-from attention_dynamics.errors import InputError
-from attention_dynamics.files import read_json
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage.files import read_json
 
 EPOCHS = ("last", "best")
 

@@ -33,7 +33,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
 from transformers.models.deberta.modeling_deberta import DisentangledSelfAttention
 
-from attention_dynamics.errors import InputError
+from attention_dynamics.cli import InputError
 
 ATTENTION = "papa"  # our name in the library's registries
 

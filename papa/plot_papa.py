@@ -30,9 +30,8 @@ from matplotlib.colors import CenteredNorm, PowerNorm
 from matplotlib.figure import Figure
 from measured import EPOCHS, Experiment, load_experiments, score_rows
 
-from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.figures import write_figure
-from attention_dynamics.options import script_parser
+from attention_dynamics.cli import InputError, run_script, script_parser
+from attention_dynamics.reporting.figures import write_figure
 
 # After Okabe and Ito: they stay apart for the colour-blind; markers and dashes besides.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B0589A", "#B8860B", "#56B4E9", "#882255", "#333333")

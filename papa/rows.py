@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import BinaryIO, NamedTuple
 
-from attention_dynamics import hub
-from attention_dynamics.archives import Source
-from attention_dynamics.errors import InputError
-from attention_dynamics.files import parse_json
-from attention_dynamics.textfiles import delimited_rows, json_rows, text_lines
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage import hub
+from attention_dynamics.storage.archives import Source
+from attention_dynamics.storage.files import parse_json
+from attention_dynamics.storage.text import delimited_rows, json_rows, text_lines
 
 JSON = (".json", ".jsonl", ".ndjson")
 SUFFIXES = (".csv", ".tsv", *JSON)

@@ -28,9 +28,9 @@ from tasks import metrics
 from training import run
 from transformers.trainer_utils import PredictionOutput
 
-from attention_dynamics.errors import run_script
-from attention_dynamics.files import write_text
-from attention_dynamics.seeding import set_seed
+from attention_dynamics.cli import run_script
+from attention_dynamics.device import set_seed
+from attention_dynamics.storage.files import write_text
 
 
 def parse_args(argv=None) -> arguments.Options:

@@ -14,8 +14,8 @@ from averages import make_constants
 from data import encode_tokens, load_token_task
 from encoders import open_encoder
 
-from attention_dynamics.errors import run_script
-from attention_dynamics.seeding import set_seed
+from attention_dynamics.cli import run_script
+from attention_dynamics.device import set_seed
 
 
 def parse_args(argv=None) -> list:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import rows
 import tasks
 
-from attention_dynamics.archives import Source
-from attention_dynamics.errors import InputError
-from attention_dynamics.textfiles import is_half
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage.archives import Source
+from attention_dynamics.storage.text import has_lone_surrogate
 
 GLUE_ON_HUB = "nyu-mll/glue"
 _OWN_COLUMNS = (("sentence1", "sentence2"), ("sentence",), ("text",))
@@ -176,7 +176,7 @@ def _raw(where: str, read: rows.Rows, label_names: list[str] | None = None) -> _
     for place, row in zip(read.places, texts, strict=True):
         if not all(isinstance(text, str) for text in row):
             raise InputError(f"{place}: a text is {row!r}: not a string")
-        if any(map(is_half, row)):
+        if any(map(has_lone_surrogate, row)):
             raise InputError(f"{place}: a text holds half of a surrogate pair: it is no text")
     names = tuple(label_names) if label_names else None
     return _Raw(where, read.places, texts, [row[-1] for row in read.values], names)

@@ -18,8 +18,8 @@ from torch.utils.data import Dataset
 from tqdm import tqdm
 from transformers.modeling_outputs import ModelOutput
 
-from attention_dynamics.errors import InputError
-from attention_dynamics.files import read_json, whole_file, write_json
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage.files import atomic_write, read_json, write_json
 
 BATCH = 32  # examples of similar length are encoded together
 
@@ -113,7 +113,7 @@ def cached(model: PapaModel, examples: Sequence[dict], collator, folder: Path, b
             raise InputError(f"{folder} is damaged: remove it, and the states are computed anew")
     else:
         print(f"encoder states: {4 * np.prod(shape) / 1e9:.2f} GB in {folder}")
-        with whole_file(path) as stream:
+        with atomic_write(path) as stream:
             encode(model, examples, collator, lengths, offsets, stream, bar)
         write_json(about, wanted)
     # "c": nothing is written to the file, and torch takes an array only if it may write.

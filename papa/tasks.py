@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attention_dynamics.errors import InputError
+from attention_dynamics.cli import InputError
 
 IGNORED = -100  # the label of a position without one, as torch's cross entropy skips it
 

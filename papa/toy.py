@@ -13,10 +13,9 @@ import random
 import sys
 from pathlib import Path
 
-from attention_dynamics.errors import run_script
-from attention_dynamics.files import write_text
-from attention_dynamics.options import script_parser
-from attention_dynamics.seeding import seed as seed_number
+from attention_dynamics.cli import run_script, script_parser
+from attention_dynamics.cli import seed as seed_number
+from attention_dynamics.storage.files import write_text
 
 # (singular, plural, reflexive of the singular)
 NOUNS = [

@@ -32,9 +32,9 @@ from torch.utils.data import Dataset
 from transformers import EvalPrediction, Trainer
 from transformers.trainer_utils import PredictionOutput
 
-from attention_dynamics.errors import InputError, WorkError
-from attention_dynamics.files import check_writable, read_json, sha256, write_json
-from attention_dynamics.runs import differences, provenance
+from attention_dynamics.cli import InputError, RunError
+from attention_dynamics.runs.records import differences, provenance
+from attention_dynamics.storage.files import check_writable, read_json, sha256, write_json
 
 # What a run leaves in its folder, beside RECORD, which is written last.
 RESULTS = ("all_results.json", "eval_results.json", "train_results.json", "trainer_state.json")
@@ -260,11 +260,11 @@ class FiniteTrainer(Trainer):
     """The library's, but it stops on a loss that is no number, instead of training on."""
 
     def training_step(self, *args, **kwargs) -> Tensor:
-        """The loss of a step, whose gradients are computed; WorkError when it is no number."""
+        """The loss of a step, whose gradients are computed; RunError when it is no number."""
         loss = super().training_step(*args, **kwargs)
         if not loss.isfinite():
             last = checkpoint_of(Path(self.args.output_dir))
-            raise WorkError(
+            raise RunError(
                 f"the loss of step {self.state.global_step + 1} is {loss.item()}: lower "
                 f"--learning_rate, or train without --fp16 (last checkpoint: {last or 'none'})"
             )
@@ -272,9 +272,9 @@ class FiniteTrainer(Trainer):
 
 
 def finite_metrics(metrics: Metrics, prediction: EvalPrediction) -> dict[str, float]:
-    """``metrics`` of what is predicted; WorkError when that is no number."""
+    """``metrics`` of what is predicted; RunError when that is no number."""
     if not np.isfinite(prediction.predictions).all():
-        raise WorkError("the model predicts what is no number: lower --learning_rate")
+        raise RunError("the model predicts what is no number: lower --learning_rate")
     return metrics(prediction.predictions, prediction.label_ids)
 
 
@@ -287,7 +287,7 @@ def train_and_evaluate(
 ) -> tuple[dict[str, float], dict[str, PredictionOutput]]:
     """Train, evaluate and predict as the options say, and write the Trainer's results.
 
-    Returns the scores, and what is predicted of each test split. Raises WorkError when the loss is
+    Returns the scores, and what is predicted of each test split. Raises RunError when the loss is
     no number.
     """
     args, trained = options.trainer, model

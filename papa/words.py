@@ -8,8 +8,8 @@ import conll
 import rows
 import tasks
 
-from attention_dynamics.errors import InputError
-from attention_dynamics.textfiles import is_half
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage.text import has_lone_surrogate
 
 
 class TokenSplit(NamedTuple):
@@ -144,7 +144,7 @@ def _sentences(where: str, read: rows.Rows, names=None) -> conll.Sentences:
                 f"{place}: not a list of words and one of as many labels; choose the columns with "
                 "--text_column_name and --label_column_name"
             )
-        if any(map(is_half, words)):
+        if any(map(has_lone_surrogate, words)):
             raise InputError(f"{place}: a word holds half of a surrogate pair: it is no text")
         if words:
             sentences.places.append(place)

@@ -112,7 +112,7 @@ SMALL_ITERATIONS = (0, 5, 11)
 
 def make_small_set(folder: Path, classification, num_train: int = 70, num_test: int = 30) -> None:
     """Sentences over 40 words, in which "w1" votes for label 1 and "w2" for label 0."""
-    from attention_dynamics.files import write_json
+    from attention_dynamics.storage.files import write_json
 
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(40)]
@@ -144,7 +144,7 @@ def make_small_pairs(folder: Path, translation) -> None:
 
     ``folder`` is the working directory.
     """
-    from attention_dynamics.files import write_json, write_text
+    from attention_dynamics.storage.files import write_json, write_text
 
     rng = np.random.default_rng(0)
     for split, size in (("train", 40), ("val", 12)):

@@ -13,11 +13,11 @@ import numpy as np
 from data import BOS, EOS, LAYOUTS, PAD
 from sentencepiece import SentencePieceProcessor
 
-from attention_dynamics.errors import InputError
-from attention_dynamics.files import read_json
-from attention_dynamics.logs import Logs
-from attention_dynamics.ragged import Ragged, offsets_of
-from attention_dynamics.statistics import GOLD, UNIFORM
+from attention_dynamics.analysis.logs import Logs
+from attention_dynamics.analysis.ragged import Ragged, offsets_of
+from attention_dynamics.cli import InputError
+from attention_dynamics.names import GOLD, UNIFORM
+from attention_dynamics.storage.files import read_json
 
 
 def truth_path(dataset: str) -> Path:

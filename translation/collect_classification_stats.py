@@ -7,7 +7,7 @@ The same script under another name: see collect_translation_stats.py --help.
 
 from collect_translation_stats import main
 
-from attention_dynamics.errors import run_script
+from attention_dynamics.cli import run_script
 
 if __name__ == "__main__":
     run_script(main)

@@ -5,7 +5,8 @@
 
 Reads outputs/{dataset}_logs.pkl (our format or the published layout) and the two baselines. Writes
 a pickle {(dataset, metric, split, performance): {"agr_unif": ..., "xi_unif": ..., "baseline": ...,
-...}}, with the published keys and more (see attention_dynamics/statistics.py), and prints it as
+...}}, with the published keys and more (see
+attention_dynamics/analysis/statistics.py), and prints it as
 tables. Brackets are 95% bootstrap intervals over sentence pairs; accuracy and BLEU are in percent;
 a dash stands for a level that the attention never exceeded.
 """
@@ -16,17 +17,15 @@ from pathlib import Path
 
 from alignment import alignment_rows, truth_path
 from data import layout_of, load_pieces
-from measured import SPLITS, load_measured, performance, summarise_measured
+from measured import SPLITS, load_inputs, performance, summarise_measured
 from tqdm import tqdm
 
-from attention_dynamics.agreement import METRICS
-from attention_dynamics.errors import run_script
-from attention_dynamics.files import check_writable, write_pickle
-from attention_dynamics.options import count, script_parser
-from attention_dynamics.results import result_tables, titled
-from attention_dynamics.runs import logs_path, read_output_record
-from attention_dynamics.seeding import seed
-from attention_dynamics.tables import FORMATS
+from attention_dynamics.cli import count, run_script, script_parser, seed
+from attention_dynamics.names import METRICS
+from attention_dynamics.reporting.tables import FORMATS, result_tables, titled
+from attention_dynamics.runs.outputs import read_output_record
+from attention_dynamics.runs.paths import logs_path
+from attention_dynamics.storage.files import check_writable, write_pickle
 
 PERFORMANCES = {"acc": "token accuracy", "bleu": "BLEU"}
 
@@ -87,7 +86,7 @@ def main(argv=None) -> None:
     measured = None
     for dataset, kind, metric, split in progress:
         if measured is None or measured.logs.dataset != dataset:
-            measured = load_measured(dataset, args.embed_dim)
+            measured = load_inputs(dataset, args.embed_dim)
             for line in measured.missing:
                 progress.write(f"note: {line}", file=sys.stderr)
             outcome = read_output_record(logs_path(dataset)).get("results")

@@ -14,11 +14,12 @@ import torch
 from torchtext.data import RawField
 from torchtext.datasets import TranslationDataset
 
-from attention_dynamics.errors import InputError
-from attention_dynamics.files import read_json, sha256, whole_file
-from attention_dynamics.ragged import Ragged, offsets_of
-from attention_dynamics.runs import absent_data_error, check_name
-from attention_dynamics.textfiles import is_half, text_lines
+from attention_dynamics.analysis.ragged import Ragged, offsets_of
+from attention_dynamics.cli import InputError
+from attention_dynamics.runs.configs import absent_data_error
+from attention_dynamics.runs.paths import check_name
+from attention_dynamics.storage.files import atomic_write, read_json, sha256
+from attention_dynamics.storage.text import has_lone_surrogate, text_lines
 
 PAD, BOS, EOS, UNK = range(4)
 VOCAB_SIZE = 8000
@@ -267,7 +268,7 @@ def _json_list(path: Path) -> list[str]:
     if not isinstance(sentences, list) or not all(isinstance(text, str) for text in sentences):
         raise InputError(f"data file {path} must be a JSON list of sentences")
     for number, text in enumerate(sentences):
-        if is_half(text):
+        if has_lone_surrogate(text):
             raise InputError(
                 f"data file {path}: sentence {number} holds half of a surrogate pair (\\ud800 to "
                 "\\udfff), which is no text: mend it"
@@ -289,7 +290,7 @@ def left_out_of_pieces(pairs: list[tuple[str, str]]) -> str | None:
 def train_pieces(path: Path, pairs: list[tuple[str, str]], vocab_size: int) -> None:
     """Train the shared sentencepiece vocabulary and write it to ``path``; see make_pieces."""
     model = make_pieces(path.parent, pairs, vocab_size)
-    with whole_file(path) as stream:
+    with atomic_write(path) as stream:
         stream.write(model)
 
 

@@ -10,7 +10,7 @@ from sacrebleu.metrics import BLEU
 from sentencepiece import SentencePieceProcessor
 from tqdm import tqdm
 
-from attention_dynamics.ragged import Ragged, batches_by_length
+from attention_dynamics.analysis.ragged import Ragged, batches_by_length
 
 BEAM_SIZE, MAX_LEN = 5, 100
 

@@ -21,14 +21,13 @@ from data import Pairs, load_dataset
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from attention_dynamics.devices import add_device_options, choose_device
-from attention_dynamics.errors import run_script
-from attention_dynamics.files import write_pickle
-from attention_dynamics.locks import locked
-from attention_dynamics.options import count, script_parser
-from attention_dynamics.resume import Training
-from attention_dynamics.runs import begin_output, record_output, translation_beta_path
-from attention_dynamics.seeding import seed, set_seed
+from attention_dynamics.cli import count, run_script, script_parser, seed
+from attention_dynamics.device import add_device_options, set_seed, setup_device
+from attention_dynamics.runs.outputs import begin_output, record_output
+from attention_dynamics.runs.paths import translation_beta_path
+from attention_dynamics.runs.records import locked
+from attention_dynamics.runs.training import Training
+from attention_dynamics.storage.files import write_pickle
 
 # Options that decide how, not what, is computed.
 HOW = ("overwrite", "device", "threads")
@@ -174,7 +173,7 @@ def copy_of(model: BagOfPieces) -> dict[str, torch.Tensor]:
 def main(argv=None) -> None:
     args = parse_args(argv)
     set_seed(args.seed)
-    device = choose_device(args.device, args.threads)
+    device = setup_device(args.device, args.threads)
 
     dataset = load_dataset(args.dataset)
     settings = {

@@ -7,7 +7,7 @@ import torch
 from data import Pairs
 from models import AttentionTranslator, predict
 
-from attention_dynamics.ragged import batches_by_length
+from attention_dynamics.analysis.ragged import batches_by_length
 
 # Sentences and (padded) target tokens of one batch, at most.
 _SENTENCES, _TOKENS = 256, 8192

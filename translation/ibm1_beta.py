@@ -20,11 +20,11 @@ from data import Pairs, load_dataset, token_pairs
 from scipy.sparse import csr_array
 from tqdm import tqdm
 
-from attention_dynamics.errors import run_script
-from attention_dynamics.files import write_pickle
-from attention_dynamics.locks import locked
-from attention_dynamics.options import count, script_parser
-from attention_dynamics.runs import ibm1_beta_path, output_is_current, record_output
+from attention_dynamics.cli import count, run_script, script_parser
+from attention_dynamics.runs.outputs import output_is_current, record_output
+from attention_dynamics.runs.paths import ibm1_beta_path
+from attention_dynamics.runs.records import locked
+from attention_dynamics.storage.files import write_pickle
 
 # Source-target token pairs looked at together.
 _TOKEN_PAIRS = 1 << 22

@@ -4,13 +4,13 @@ import numpy as np
 from data import token_pairs
 from scipy.sparse import csr_array
 
-from attention_dynamics.errors import InputError
-from attention_dynamics.logs import Logs
-from attention_dynamics.measured import Baseline, Measured, number_array
-from attention_dynamics.measured import load_measured as load
-from attention_dynamics.ragged import Ragged
-from attention_dynamics.runs import ibm1_beta_path, translation_beta_path
-from attention_dynamics.statistics import summarise
+from attention_dynamics.analysis.inputs import AnalysisInputs, Baseline, number_array
+from attention_dynamics.analysis.inputs import load_inputs as load
+from attention_dynamics.analysis.logs import Logs
+from attention_dynamics.analysis.ragged import Ragged
+from attention_dynamics.analysis.statistics import summarise
+from attention_dynamics.cli import InputError
+from attention_dynamics.runs.paths import ibm1_beta_path, translation_beta_path
 
 SPLITS = ("val", "train")
 
@@ -20,7 +20,9 @@ def performance(split: str, kind: str) -> str:
     return f"{split}_{kind}"
 
 
-def summarise_measured(measured: Measured, metric: str, split: str, kind: str, seed: int) -> dict:
+def summarise_measured(
+    measured: AnalysisInputs, metric: str, split: str, kind: str, seed: int
+) -> dict:
     """``statistics.summarise`` of one split, its gold run also chosen on the other split."""
     logs = measured.logs
     if not logs.splits[split]:
@@ -34,7 +36,7 @@ def summarise_measured(measured: Measured, metric: str, split: str, kind: str, s
     )
 
 
-def load_measured(dataset: str, embed_dim: int = 256) -> Measured:
+def load_inputs(dataset: str, embed_dim: int = 256) -> AnalysisInputs:
     """The logs of ``dataset``, and β^px and β^ibm1 where they exist.
 
     Raises InputError when the logs are missing or a baseline belongs to another vocabulary.

@@ -7,13 +7,7 @@ from data import Batch
 from torch import nn
 from torch.nn import functional as F
 
-from attention_dynamics.recurrent import (
-    State,
-    input_bias,
-    input_projection,
-    lstm_states,
-    pull_back,
-)
+from attention_dynamics.lstm import State, input_bias, input_projection, lstm_states, pull_back
 
 CONFIG_KEYS = ("hidden_dim", "dropout", "num_layers", "batch_size")
 

@@ -22,16 +22,14 @@ from pathlib import Path
 
 from alignment import true_cells
 from data import load_dataset
-from measured import SPLITS, load_measured, performance, summarise_measured
+from measured import SPLITS, load_inputs, performance, summarise_measured
 
-from attention_dynamics.agreement import METRICS
-from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.figures import LEVELS, plot_dynamics
-from attention_dynamics.files import check_writable
-from attention_dynamics.options import count, script_parser
-from attention_dynamics.pages import choose_examples, examples_at, write_matrix_page
-from attention_dynamics.runs import check_name
-from attention_dynamics.seeding import seed
+from attention_dynamics.cli import InputError, count, run_script, script_parser, seed
+from attention_dynamics.names import METRICS
+from attention_dynamics.reporting.figures import LEVELS, plot_dynamics
+from attention_dynamics.reporting.viewer import choose_examples, examples_at, write_matrix_page
+from attention_dynamics.runs.paths import check_name
+from attention_dynamics.storage.files import check_writable
 
 # Performance in the logs -> (what it measures, what stands behind its numbers).
 PERFS = {
@@ -101,7 +99,7 @@ def main(argv=None) -> None:
     page = out_dir / f"{args.dataset}_matrices.html"
     check_writable(page)
 
-    measured = load_measured(args.dataset, args.embed_dim)
+    measured = load_inputs(args.dataset, args.embed_dim)
     for line in measured.missing:
         print(line)
     logs = measured.logs

@@ -61,14 +61,13 @@ from sources import (
 )
 from toy import SOURCE, TARGET, Toy, make_toy
 
-from attention_dynamics.archives import Source
-from attention_dynamics.errors import InputError, run_script
-from attention_dynamics.files import json_text, write_together
-from attention_dynamics.hub import resolve_revision
-from attention_dynamics.options import count, script_parser
-from attention_dynamics.runs import check_name, file_facts, preparation_command
-from attention_dynamics.seeding import seed
-from attention_dynamics.tables import format_table
+from attention_dynamics.cli import InputError, count, run_script, script_parser, seed
+from attention_dynamics.reporting.tables import format_table
+from attention_dynamics.runs.paths import check_name
+from attention_dynamics.runs.records import file_facts, preparation_command
+from attention_dynamics.storage.archives import Source
+from attention_dynamics.storage.files import json_text, write_together
+from attention_dynamics.storage.hub import resolve_revision
 
 TOY = "toy"
 # Nearly all of the toy languages' words are a piece of their own; they allow hardly more pieces.

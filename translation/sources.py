@@ -14,10 +14,10 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from data import check_counts
 
-from attention_dynamics import hub
-from attention_dynamics.archives import Source
-from attention_dynamics.errors import InputError
-from attention_dynamics.textfiles import text_lines
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage import hub
+from attention_dynamics.storage.archives import Source
+from attention_dynamics.storage.text import text_lines
 
 Pair = tuple[str, str]
 

@@ -34,8 +34,8 @@ VOLATILE = {
 # What takes long to import; torch asks for its compiler when the first optimiser is made.
 PRELOADED = [
     "torch", "torch._dynamo", "scipy.stats", "sentencepiece", "sacrebleu", "tqdm",
-    "transformers.trainer", "accelerate", "sklearn.metrics", "attention_dynamics.figures",
-    "attention_dynamics.logs", "attention_dynamics.resume",
+    "transformers.trainer", "accelerate", "sklearn.metrics", "attention_dynamics.reporting.figures",
+    "attention_dynamics.analysis.logs", "attention_dynamics.runs.training",
 ]  # fmt: skip
 
 
@@ -177,13 +177,13 @@ def _run(folder: Path, case: Case, kill_at: int | None, largest: int | None) -> 
     sys.argv = [case.script, *case.args.split()]
     module = importlib.import_module(script.removesuffix(".py"))
     # On tiny models states are to be written often, whatever their share of the time is.
-    patches = {"attention_dynamics.resume._SHARE": 100.0, **case.patches}
+    patches = {"attention_dynamics.runs.training._SHARE": 100.0, **case.patches}
     for name, value in patches.items():
         setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], value)
     if largest is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
     events = _watch_files(kill_at)
-    from attention_dynamics.errors import run_script
+    from attention_dynamics.cli import run_script
 
     run_script(module.main)
     kill_at = None

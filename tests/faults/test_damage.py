@@ -10,9 +10,11 @@ import torch
 from harness import CASES, PATIENCE, Victim, assert_ended_in_one_line, finish, result_of, start
 from torch import nn
 
-from attention_dynamics.errors import InputError
-from attention_dynamics.resume import Training, kept
-from attention_dynamics.runs import begin_run, finish_run, load_checkpoint, save_checkpoint
+from attention_dynamics.cli import InputError
+from attention_dynamics.runs.checkpoints import load_checkpoint, save_checkpoint
+from attention_dynamics.runs.outputs import kept
+from attention_dynamics.runs.records import begin_run, finish_run
+from attention_dynamics.runs.training import Training
 
 SETTINGS = {"seed": 1, "data": "0123456789abcdef", "config": {"hidden_dim": 4}, "saves": [0]}
 

@@ -1,0 +1,128 @@
+"""What has been measured of a data set: the logs, and the baselines laid out beside them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from attention_dynamics.analysis.logs import Logs, load_logs
+from attention_dynamics.cli import InputError
+from attention_dynamics.runs.outputs import read_output_record
+from attention_dynamics.runs.paths import check_name, logs_path
+from attention_dynamics.storage.files import sha256
+from attention_dynamics.storage.pickles import load_pickle
+
+
+class Baseline(NamedTuple):
+    """A baseline β: its file, the script that makes it, and how it is laid out beside the logs.
+
+    ``lay_out(content, logs)`` takes what the file holds and returns (scores,) as the arrays of the
+    logs; it raises ValueError with the reason when the content does not fit.
+    """
+
+    file: Path
+    script: str
+    lay_out: Callable[[object, Logs], np.ndarray]
+
+
+@dataclass
+class AnalysisInputs:
+    """Logs and baselines of one data set.
+
+    Attributes:
+        logs: as dumped by eval_dump.py.
+        baselines: name ("px", ...) -> (scores,), laid out as the arrays of the logs.
+        missing: a line for each baseline that is not there, with the command that makes it.
+        data: checksum of the data all of this was made from; None when the logs do not say.
+    """
+
+    logs: Logs
+    baselines: dict[str, np.ndarray] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    data: str | None = None
+
+
+def load_inputs(dataset: str, baselines: dict[str, Baseline], check: Callable) -> AnalysisInputs:
+    """The logs of ``dataset``, and those of its baselines that exist.
+
+    Args:
+        dataset: its name.
+        baselines: name -> where it lies.
+        check: called with the logs; raises ValueError with the reason when they are not such as the
+            experiment dumps.
+
+    Raises InputError when the logs are missing, damaged or not finite, or when a baseline is, or
+    was made from other data.
+    """
+    check_name(dataset)
+    path = logs_path(dataset)
+    if not path.exists():
+        raise InputError(
+            f"{path} does not exist; make it with: python eval_dump.py --dataset {dataset}"
+        )
+    logs = load_logs(path)
+    if logs.dataset != dataset:
+        raise InputError(
+            f"{path} holds the logs of {logs.dataset}; dump {dataset} with eval_dump.py"
+        )
+    try:
+        check(logs)
+    except ValueError as error:
+        raise InputError(f"logs {path} are damaged: {error}") from None
+    for (name, iteration, kind), values in logs.arrays.items():
+        if not np.isfinite(values).all():
+            raise InputError(
+                f"logs {path} hold scores that are not finite: {kind} of {name} at iteration "
+                f"{iteration}; train that run again, then dump again"
+            )
+    measured = AnalysisInputs(logs, data=_data_of(path, "eval_dump.py"))
+    for name, (file, script, lay_out) in baselines.items():
+        if not file.exists():
+            measured.missing.append(
+                f"{file} does not exist, so agr_{name} is left out; "
+                f"make it with: python {script} --dataset {dataset}"
+            )
+            continue
+        made_from = _data_of(file, script)
+        if made_from and measured.data and made_from != measured.data:
+            raise InputError(
+                f"baseline {file} was made from other data than the logs {path}: make both "
+                f"again, with {script} and eval_dump.py --dataset {dataset}"
+            )
+        try:
+            values = lay_out(load_pickle(file, "baseline"), logs)
+            if not np.isfinite(values).all():
+                raise ValueError("holds numbers that are not finite")
+        except ValueError as error:
+            raise InputError(
+                f"baseline {file} {error}: make it again with: python {script} --dataset {dataset}"
+            ) from None
+        measured.baselines[name] = values
+    return measured
+
+
+def number_array(content: object, ndim: int) -> np.ndarray:
+    """``content`` if it is a finite float array of ``ndim`` dimensions; else ValueError."""
+    if not isinstance(content, np.ndarray) or content.dtype.kind != "f" or content.ndim != ndim:
+        raise ValueError("holds no array of numbers")
+    if not np.isfinite(content).all():
+        raise ValueError("holds numbers that are not finite")
+    return content
+
+
+def _data_of(path: Path, script: str) -> str | None:
+    """The checksum of the data that an output was made from; None when it has no record.
+
+    Raises InputError when the output is not what its record says: a byte may have changed, which
+    the numbers in it do not tell.
+    """
+    record = read_output_record(path)
+    if record.get("sha256") not in (None, sha256(path)):
+        raise InputError(
+            f"{path} has changed since {script} wrote it ({path.with_suffix('.json').name} holds "
+            "another checksum): make it again, or remove that record if the file is another one"
+        )
+    settings = record.get("settings")
+    return settings.get("data") if isinstance(settings, dict) else None

@@ -1,0 +1,115 @@
+"""The command line of a script: parser, option types, errors, exit codes.
+
+Exit codes: 0 success, 1 a failure at run time, 2 a usage or input error, 130 interrupted, 143
+terminated.
+"""
+
+import argparse
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+# A list of all missing checkpoints of a log config and their commands is shorter.
+_LONGEST = 32_000
+
+
+class InputError(Exception):
+    """A wrong input: the message says what is wrong, where, and what to do about it."""
+
+
+class RunError(Exception):
+    """A failure while working, not of the input: the message says what went wrong."""
+
+
+class Terminated(BaseException):
+    """SIGTERM came; as an exception, so that files half written are removed."""
+
+
+def run_script(main: Callable[[], object]) -> None:
+    """Run a script's ``main``; what a user can cause ends in one line on stderr."""
+    name = os.path.basename(sys.argv[0])
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for a terminal without Greek
+    try:
+        signal.signal(signal.SIGTERM, _terminate)
+        main()
+    except InputError as error:
+        _end(f"{name}: error: {error}", 2)
+    except RunError as error:
+        _end(f"{name}: failed: {error}", 1)
+    except BrokenPipeError:
+        sys.stdout = None  # the reader (head, less) left: nothing more can be written to it
+        sys.exit(1)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        _end(f"{name}: failed: {error.strerror or error}{where}", 1)
+    except MemoryError:
+        _end(f"{name}: failed: out of memory", 1)
+    except RuntimeError as error:
+        if "allocat" not in str(error) and "out of memory" not in str(error).lower():
+            raise  # a mistake of ours, to be seen in full
+        _end(f"{name}: failed: out of memory ({str(error).splitlines()[0][:160]})", 1)
+    except KeyboardInterrupt:
+        _end(f"{name}: interrupted", 130)
+    except Terminated:
+        _end(f"{name}: terminated", 143)
+
+
+def _terminate(*_) -> None:
+    raise Terminated
+
+
+def one_line(text: str) -> str:
+    """``text`` with line breaks and control characters (a file may hold them) escaped.
+
+    Of more than ``_LONGEST`` characters (a file may hold these too) the middle is left out.
+    """
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]} [...] {text[-_LONGEST // 2 :]}"
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _end(line: str, code: int) -> None:
+    print(one_line(line), file=sys.stderr)
+    sys.exit(code)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, one_line(f"{self.prog}: error: {message} (see --help)") + "\n")
+
+
+def script_parser(description: str) -> argparse.ArgumentParser:
+    """A parser whose help begins with the script's docstring, kept as it is written."""
+    return _Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def count(text: str) -> int:
+    """The type of an option that counts things: a whole number from 1 to 1e9."""
+    if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) <= 10**9:
+        raise argparse.ArgumentTypeError(f"must be at least 1 (and at most 1e9), not {text}")
+    return int(text)
+
+
+def step_list(text: str) -> list[int]:
+    """The type of ``--custom_saves``: steps written as 0,10,50."""
+    try:
+        steps = [int(step) for step in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"steps look like 0,10,50, not {text!r}") from None
+    if min(steps) < 0:
+        raise argparse.ArgumentTypeError(f"a step cannot be negative: {min(steps)}")
+    return steps
+
+
+LARGEST_SEED = 2**32 - 1
+
+
+def seed(text: str) -> int:
+    """The type of a ``--seed`` option: a whole number that every generator takes."""
+    if not text.isdecimal() or len(text) > 10 or int(text) > LARGEST_SEED:
+        raise argparse.ArgumentTypeError(f"must be from 0 to {LARGEST_SEED}, not {text}")
+    return int(text)

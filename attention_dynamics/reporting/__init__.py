@@ -1,0 +1,1 @@
+"""Tables, figures, the example viewer and the report."""

@@ -1,0 +1,348 @@
+"""The course of training in one figure: agreement above, accuracy below, on a shared axis.
+
+It shows the argument of the paper (method A): the attention of normal runs grows towards that of
+the gold run, past the level that the KTIW of a run whose attention stays *uniform* reaches alone.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import matplotlib.style
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from scipy.optimize import isotonic_regression
+
+from attention_dynamics.reporting.tables import format_table
+from attention_dynamics.storage.files import atomic_write, write_text
+
+# name in the result -> (formula, what it is, colour, dashes). The colours, after Okabe and Ito,
+# stay apart for the colour-blind; the dashes tell the lines apart in print without colour.
+_LEVELS = {
+    "normal": (r"A(\alpha_A, \beta_B)", "KTIW of a normal run", "#56B4E9", (1, 1)),
+    "unif": (r"A(\alpha_A, \beta^{uf})", "KTIW of the uniform run", "#D55E00", ()),
+    "grad": (r"A(\Delta_A, \beta^{uf})", "gradient influence", "#B8860B", (7, 2)),
+    "px": (r"A(\beta^{px}, \beta^{uf})", "bag of embeddings", "#009E73", (4, 2)),
+    "ibm1": (r"A(\beta^{ibm1}, \beta^{uf})", "IBM Model 1", "#882255", (4, 1, 1, 1, 1, 1)),
+    "logistic": (r"A(\beta^{lr}, \beta^{uf})", "logistic regression", "#B0589A", (4, 2, 1, 2)),
+}
+LEVELS = ("unif", "grad", "px", "ibm1", "logistic")
+_ALPHA, _PERF, _CHANCE, _TEXT = "#0072B2", "#333333", "#6b6b6b", "#222222"
+_STYLE = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    # Element names in an svg are random without a salt.
+    "svg.hashsalt": "attention_dynamics",
+}
+_SIZE = (10.4, 6.2)  # inches
+_LABEL_POINTS = 8.5
+
+
+def plot_dynamics(
+    path_stem: str | os.PathLike,
+    result: dict,
+    *,
+    title: str,
+    metric: str,
+    perf_label: str,
+    percent: bool = False,
+    unit: str = "%",
+    levels: Sequence[str] = LEVELS,
+) -> list[Path]:
+    """Draw ``result``; write ``{path_stem}.svg``, ``.png`` and ``.csv``; the paths, in this order.
+
+    The bytes depend on the arguments and the version of matplotlib alone.
+
+    Args:
+        path_stem: path without a suffix; its folder is made.
+        result: of ``statistics.summarise``.
+        title: one line above the figure.
+        metric: the agreement metric of ``result``, for the upper axis.
+        perf_label: what ``alpha_perfs`` measures, e.g. "test accuracy", for the lower axis.
+        percent: True when ``alpha_perfs`` run to 100 already (translation), False for fractions.
+        unit: what stands behind a number of ``alpha_perfs`` out of 100; "" for BLEU.
+        levels: which ``agr_*`` to draw, where ``result`` has them; see LEVELS, "normal" besides.
+    """
+
+    def draw() -> Figure:
+        return draw_dynamics(
+            result,
+            title=title,
+            metric=metric,
+            perf_label=perf_label,
+            percent=percent,
+            unit=unit,
+            levels=levels,
+        )
+
+    return write_figure(path_stem, draw, dynamics_rows(result), title)
+
+
+def write_figure(
+    path_stem: str | os.PathLike, draw: Callable[[], Figure], rows: list[dict], title: str
+) -> list[Path]:
+    """Write what ``draw`` makes in our style, and the ``rows`` of numbers behind it.
+
+    Args:
+        path_stem: path without a suffix; its folder is made.
+        draw: makes the figure.
+        rows: of the csv.
+        title: in the metadata of svg and png.
+
+    Returns the paths of ``{path_stem}.svg``, ``.png`` and ``.csv``.
+    """
+    paths = [Path(f"{os.fspath(path_stem)}{suffix}") for suffix in (".svg", ".png", ".csv")]
+    # The default style first: a user's matplotlibrc would change the figure.
+    with matplotlib.style.context(["default", _STYLE]):
+        figure = draw()
+        with atomic_write(paths[0]) as stream:
+            figure.savefig(stream, format="svg", metadata={"Date": None, "Title": title})
+        with atomic_write(paths[1]) as stream:
+            figure.savefig(stream, format="png", dpi=160, metadata={"Title": title})
+    write_text(paths[2], format_table(rows, "csv") + "\n")
+    return paths
+
+
+def dynamics_rows(result: dict) -> list[dict]:
+    """The numbers behind the figure, one row each, as ``summarise`` gave them (None = not there).
+
+    ``quantity`` is the key in ``result``; ``low`` and ``high`` the bootstrap 95% interval; a row of
+    ``agr_*`` or ``xi_*`` stands at the iteration where it was found.
+    """
+
+    def row(quantity, iteration, value, std=None, interval=(None, None)) -> dict:
+        numbers = (value, std, *interval)
+        value, std, low, high = (None if number is None else float(number) for number in numbers)
+        return {
+            "quantity": quantity,
+            "iteration": iteration,
+            "value": value,
+            "std": std,
+            "low": low,
+            "high": high,
+        }
+
+    rows = []
+    for place, t in enumerate(result["iterations"]):
+        interval = result["alpha_corrs_interval"][place]
+        std = result["alpha_corrs_std"][place]
+        rows.append(row("alpha_corrs", t, result["alpha_corrs"][place], std, interval))
+    for place, t in enumerate(result["iterations"]):
+        std = result["alpha_perfs_std"][place]
+        rows.append(row("alpha_perfs", t, result["alpha_perfs"][place], std))
+    names = [key.removeprefix("curve_") for key in result if key.startswith("curve_")]
+    for name in names:
+        best = result[f"agr_{name}_iteration"]
+        interval = result[f"agr_{name}_interval"]
+        rows.append(row(f"agr_{name}", best, result[f"agr_{name}"], interval=interval))
+    for name in names:
+        crossing = _crossing(result, name)
+        t = None if crossing is None else result["iterations"][crossing]
+        rows.append(row(f"xi_{name}", t, result[f"xi_{name}"]))
+    rows.append(row("baseline", None, result["baseline"]))
+    rows.append(row("baseline_exact", None, result["baseline_exact"]))
+    rows.append(row("best_perf", result["gold_iteration"], result["best_perf"]))
+    return rows
+
+
+def _crossing(result: dict, name: str) -> int | None:
+    """The place in ``iterations`` of ξ: the first whose alpha_corrs exceeds ``agr_{name}``."""
+    above = np.flatnonzero(np.asarray(result["alpha_corrs"]) > result[f"agr_{name}"])
+    return int(above[0]) if len(above) else None
+
+
+def draw_dynamics(
+    result: dict,
+    *,
+    title: str,
+    metric: str,
+    perf_label: str,
+    percent: bool = False,
+    unit: str = "%",
+    levels: Sequence[str] = LEVELS,
+) -> Figure:
+    """The figure of :func:`plot_dynamics`, in the current style."""
+    figure = Figure(figsize=_SIZE)
+    FigureCanvasAgg(figure)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(1.75, 1))
+    figure.subplots_adjust(left=0.075, right=0.635, top=0.94, bottom=0.085, hspace=0.09)
+    iterations = np.asarray(result["iterations"])
+    upper.set_title(title)
+
+    labels = [_draw_alpha(upper, iterations, result)]
+    for name in levels:
+        if f"agr_{name}" in result and np.isfinite(result[f"agr_{name}"]):
+            labels.append(_draw_level(upper, name, result, end_bar=len(labels)))
+    if np.isfinite(result["baseline_exact"]):
+        exact = result["baseline_exact"]
+        upper.axhline(exact, color=_CHANCE, dashes=(1, 2), linewidth=1.2)
+        text = f"{exact:.3f}: random order (drawn: {result['baseline']:.3f})"
+        labels.append((exact, rf"$\hat{{A}}$ = {text}", _CHANCE))
+    upper.set_ylabel(f"agreement A ({metric})")
+    _label_at_right(upper, labels, bars=len(labels))
+    # Bootstrap over examples, at the iteration of each maximum (statistics.summarise).
+    _note(upper, 1.01, 1.055, "bars: 95% intervals over examples", color=_CHANCE)
+
+    scale = 1 if percent else 100
+    height = _draw_perf(lower, iterations, result, perf_label, scale, unit)
+    _mark_xi(upper, lower, iterations, result, scale, unit, taken=height)
+    _iteration_axis(lower, iterations)
+    figure.align_ylabels([upper, lower])
+    return figure
+
+
+def _draw_alpha(axes: Axes, iterations: np.ndarray, result: dict) -> tuple[float, str, str]:
+    """A(α_A, α_t) with its spread; the label (height, text, colour) that belongs to it."""
+    means = np.asarray(result["alpha_corrs"])
+    std = np.asarray(result["alpha_corrs_std"])
+    if std.any():
+        low, high = means - std, means + std
+        spread = "mean ± std of normal runs"
+    else:  # one run compared, as in translation: it has no spread over runs
+        low, high = np.asarray(result["alpha_corrs_interval"]).T
+        spread = "normal run, 95% interval"
+    axes.fill_between(iterations, low, high, color=_ALPHA, alpha=0.18, linewidth=0)
+    axes.plot(iterations, means, color=_ALPHA, linewidth=2, marker="o", markersize=3.5)
+    return float(means[-1]), rf"$A(\alpha_A, \alpha_t)$: {spread}", _ALPHA
+
+
+def _draw_level(axes: Axes, name: str, result: dict, end_bar: int) -> tuple[float, str, str]:
+    """A level agr_* as a line, its 95% interval as a bar to the right of the axes; its label."""
+    formula, meaning, colour, dashes = _LEVELS[name]
+    level = result[f"agr_{name}"]
+    axes.axhline(level, color=colour, linewidth=1.5, dashes=dashes or (None, None))
+    low, high = result[f"agr_{name}_interval"]
+    if np.isfinite([low, high]).all():
+        axes.errorbar(
+            _bar_place(end_bar),
+            level,
+            yerr=[[max(level - low, 0)], [max(high - level, 0)]],
+            transform=axes.get_yaxis_transform(),
+            color=colour,
+            linewidth=1.5,
+            capsize=2.5,
+            marker="o",
+            markersize=3,
+            clip_on=False,
+        )
+    return float(level), f"${formula}$ = {level:.3f}: {meaning}", colour
+
+
+def _bar_place(number: int) -> float:
+    """Where end bar ``number`` (from 1) stands, in widths of the axes."""
+    return 1.0 + 0.018 * number
+
+
+def _label_at_right(axes: Axes, labels: list[tuple[float, str, str]], bars: int) -> None:
+    """Write each label (height, text, colour) beside its line, moved apart where too close."""
+    axes.relim()
+    axes.autoscale_view()
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high)
+    heights = np.array([(height - low) / (high - low) for height, _, _ in labels])
+    inches = axes.get_position().height * _SIZE[1]
+    places = _apart(heights, gap=1.5 * _LABEL_POINTS / 72 / inches)
+    for (_, text, colour), height, place in zip(labels, heights, places, strict=True):
+        start, end = _bar_place(bars), _bar_place(bars) + 0.05
+        axes.plot(
+            [start, end],
+            [height, place],
+            transform=axes.transAxes,
+            color=colour,
+            linewidth=1.5,
+            clip_on=False,
+        )
+        # The text is dark whatever the colour of its line: the paler colours would be hard to read.
+        _note(axes, end + 0.012, place, text)
+
+
+def _apart(heights: np.ndarray, gap: float) -> np.ndarray:
+    """``heights`` in [0, 1], moved as little as possible (least squares) to lie ``gap`` apart."""
+    order = np.argsort(heights, kind="stable")
+    steps = gap * np.arange(len(heights))
+    moved = isotonic_regression(heights[order] - steps).x.clip(0, max(0.0, 1 - steps[-1])) + steps
+    places = np.empty_like(moved)
+    places[order] = moved
+    return places
+
+
+def _draw_perf(
+    axes: Axes, iterations: np.ndarray, result: dict, perf_label: str, scale: int, unit: str
+) -> float:
+    """The accuracy with its spread; where its label stands, as a fraction of the axes' height."""
+    means = scale * np.asarray(result["alpha_perfs"])
+    std = scale * np.asarray(result["alpha_perfs_std"])
+    axes.fill_between(iterations, means - std, means + std, color=_PERF, alpha=0.15, linewidth=0)
+    axes.plot(iterations, means, color=_PERF, linewidth=2, marker="o", markersize=3.5)
+    axes.set_ylabel(f"{perf_label} ({unit})" if unit else perf_label)
+    axes.autoscale_view()
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high)
+    height = (means[-1] - low) / (high - low)
+    runs = "mean ± std of normal runs" if std.any() else "normal run"
+    _note(axes, 1.02, height, f"{perf_label}: {runs}")
+    return height
+
+
+def _note(axes: Axes, x: float, y: float, text: str, color: str = _TEXT) -> None:
+    """Text in the margin, in fractions of the axes."""
+    place = {"transform": axes.transAxes, "va": "center_baseline"}
+    axes.text(x, y, text, fontsize=_LABEL_POINTS, color=color, **place)
+
+
+def _mark_xi(
+    upper: Axes,
+    lower: Axes,
+    iterations: np.ndarray,
+    result: dict,
+    scale: int,
+    unit: str,
+    taken: float,
+) -> None:
+    """ξ(α, β^uf): a line down from where the α curve first exceeds β^uf to the accuracy there.
+
+    Its text stands in the margin, where it hides no curve, at the end that is not ``taken``.
+    """
+    colour = _LEVELS["unif"][2]
+    place = 0.08 if taken > 0.5 else 0.82
+    crossing = _crossing(result, "unif")
+    if crossing is None:
+        text = "$\\xi$: none\n" + r"$\alpha$ never exceeds $A(\alpha_A, \beta^{uf})$"
+        _note(lower, 1.02, place, text)
+        return
+    t = iterations[crossing]
+    perf = scale * result["alpha_perfs"][crossing]
+    for axes in (upper, lower):
+        axes.axvline(t, color=colour, linewidth=1, dashes=(1, 1.5), zorder=1)
+    diamond = {"marker": "D", "color": colour, "linestyle": "none", "zorder": 4}
+    lower.plot(t, perf, markersize=7, **diamond)
+    place_of_key = {"transform": lower.transAxes, "clip_on": False}
+    lower.plot(1.03, place + 0.045, markersize=6, **diamond, **place_of_key)
+    text = (
+        rf"$\xi$ = {perf:.1f}{unit} at iteration {t:,}:"
+        + "\n"
+        + r"$\alpha$ first exceeds $A(\alpha_A, \beta^{uf})$"
+    )
+    _note(lower, 1.05, place, text)
+
+
+def _iteration_axis(axes: Axes, iterations: np.ndarray) -> None:
+    """A logarithmic axis with a place for iteration 0; ticks at 0, powers of ten and the last."""
+    positive = iterations[iterations > 0]
+    if not len(positive):
+        axes.set_xticks(iterations)
+        axes.set_xlabel("training iteration")
+        return
+    first, last = int(positive[0]), int(positive[-1])
+    axes.set_xscale("symlog", linthresh=first, linscale=0.35)
+    powers = [10**k for k in range(12) if first * 1.6 < 10**k < last / 1.6]
+    axes.xaxis.set_major_locator(FixedLocator(sorted({0, first, *powers, last})))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t:,.0f}"))
+    axes.set_xlabel(f"training iteration (logarithmic from {first:,} on, linear before)")

@@ -1,0 +1,1 @@
+"""Runs and outputs: paths, configs, checkpoints, records, resumable training."""

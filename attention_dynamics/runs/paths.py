@@ -1,0 +1,63 @@
+"""Paths of runs, checkpoints and outputs: one function per path, for writer and reader."""
+
+import re
+from pathlib import Path
+
+from attention_dynamics.cli import InputError
+
+
+def check_name(name: str, what: str = "data set") -> None:
+    """Refuse a name that would lead out of the folders, or not into a file name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
+        raise InputError(
+            f"{what} {name[:200]!r} must have a plain name: letters, digits and _ . - (at most 100)"
+        )
+
+
+def run_folder(dataset: str, config: dict, seed: int, uniform: bool) -> Path:
+    """The folder of one run, relative to the experiment's, named as the papers' code does."""
+    parts = [f"h_dim={config['hidden_dim']}"]
+    if "dropout" in config:
+        parts.append(f"dropout={config['dropout']:f}")
+    parts += [f"b_size={config['batch_size']}", f"seed={seed}", "uniform" if uniform else "normal"]
+    return Path("models") / dataset / ",".join(parts)
+
+
+def checkpoint_path(folder: Path, step: int) -> Path:
+    """The checkpoint of ``folder`` as it was before the update of ``step``."""
+    return folder / f"model{step}"
+
+
+def logs_path(dataset: str) -> Path:
+    """Where eval_dump writes what it dumped."""
+    return Path("outputs") / f"{dataset}_logs.pkl"
+
+
+def embedding_beta_path(dataset: str, embed_dim: int) -> Path:
+    """Where the embedding baseline of classification, β^px, lies."""
+    return Path("outputs") / f"{dataset}embedding{embed_dim}beta.pkl"
+
+
+def logistic_beta_path(dataset: str) -> Path:
+    """Where the logistic-regression baseline β^lr lies."""
+    return Path("outputs") / f"{dataset}_logistic_beta.pkl"
+
+
+def translation_beta_path(dataset: str, embed_dim: int) -> Path:
+    """Where the embedding baseline of translation, β^px, lies."""
+    return Path("outputs") / f"{dataset}embedding{embed_dim}translation.pkl"
+
+
+def ibm1_beta_path(dataset: str) -> Path:
+    """Where the table of IBM Model 1 lies."""
+    return Path("outputs") / f"{dataset}_ibm1_beta.pkl"
+
+
+def log_config_path(dataset: str) -> Path:
+    """The list of checkpoints that eval_dump reads."""
+    return Path("configs") / f"{dataset}_log.json"
+
+
+def state_path(folder: Path) -> Path:
+    """The training state of a run that is not finished."""
+    return folder / "state"

@@ -1,0 +1,1 @@
+"""Reading and writing files: atomic writes, restricted unpickling, archives, text, the hub."""

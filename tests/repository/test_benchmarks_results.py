@@ -1,0 +1,284 @@
+"""Numbers of pages that are measured on what has been run: departures.json and times.json."""
+
+import importlib
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from conftest import ROOT, assert_refused, run_script
+
+from attention_dynamics.analysis.logs import load_logs
+from attention_dynamics.analysis.statistics import summarise
+from attention_dynamics.cli import InputError
+from attention_dynamics.runs.outputs import record_output
+from attention_dynamics.storage.files import read_json, write_json
+from attention_dynamics.storage.pickles import load_pickle
+
+PAIRS = "news_commentary_v14_en_nl"
+PX = f"outputs/{PAIRS}embedding256translation.pkl"
+KEY = ("top 5% match", "val")
+
+
+@pytest.fixture
+def benchmarks(monkeypatch) -> SimpleNamespace:
+    """The scripts departures and times."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return SimpleNamespace(
+        departures=importlib.import_module("departures"), times=importlib.import_module("times")
+    )
+
+
+# --- departures.py ---
+
+
+def test_departures_of_classification(
+    golden_classification, benchmarks, tmp_path, monkeypatch, capsys
+):
+    """The published agr_grad is that of the golden statistics; so is ours, where Δ counts once."""
+    assert [*benchmarks.departures.SHUFFLES] == [*range(10)]
+    monkeypatch.setattr(benchmarks.departures, "SHUFFLES", range(3))  # for time
+    (golden_classification / "golden").rename("outputs")
+    kept = {"1": {"SMS": {"here": 0.5}}, "5": {"multi30k": {}}, "other": 1}
+    write_json("found/departures.json", kept)
+    options = ["--classification", str(tmp_path), "--datasets", "Furd"]
+    benchmarks.departures.main([*options, "--out", "found/departures.json"])
+    found = read_json("found/departures.json")
+    assert found["1"].pop("SMS") == {"here": 0.5}
+    assert (found.pop("5"), found.pop("other")) == ({"multi30k": {}}, 1)
+    assert found.keys() == {"1", "8", "10", "made"}
+
+    logs = load_logs("outputs/Furd_logs.pkl")
+    sign = np.repeat(2 * logs.trg - 1, logs.src.lengths)
+    by_seed = [
+        summarise(logs, *KEY, "test_acc", None, {}, sign, seed)["baseline"] for seed in range(3)
+    ]
+    result = summarise(logs, *KEY, "test_acc", None, {}, sign)
+    other = summarise(logs, *KEY, "train_acc", None, {}, sign)
+    golden, once = (
+        load_pickle(name)["Furd", *KEY, "test_acc"]["agr_grad"]
+        for name in ("stats.pkl", "stats_grad_unflipped.pkl")
+    )
+    assert golden != once
+    # The golden statistics are means of float32; ours of float64.
+    assert found["1"]["Furd"] == {
+        "here": pytest.approx(once, abs=1e-9),
+        "published": pytest.approx(golden, abs=1e-9),
+        "chance": result["baseline_exact"],
+    }
+    assert min(by_seed) < max(by_seed)
+    assert found["8"]["Furd"] == {
+        "lowest": min(by_seed),
+        "highest": max(by_seed),
+        "range": max(by_seed) - min(by_seed),
+        "exact": result["baseline_exact"],
+    }
+    assert found["10"]["Furd"] == {
+        "same split": result["agr_unif"],
+        "other split": other["agr_unif"],
+    }
+    assert found["made"]["Furd"]["steps"] == 1 + max(logs.iterations("normal_A"))
+    assert f"{max(by_seed):.3f}" in capsys.readouterr().out
+
+
+def test_departure_5_of_translation(golden_translation, benchmarks, translation, monkeypatch):
+    """The published table, which is golden, gives the golden agr_px; it is trained but once."""
+    (golden_translation / "golden").rename("outputs")
+    (golden_translation / PX).rename("published.pkl")
+    translation.embedding_beta.main(["--dataset", PAIRS, "--epochs", "2", "--bsize", "16"])
+    options = ["--translation", ".", "--pairs", PAIRS, "--out", "found.json", "--published_beta"]
+    benchmarks.departures.main([*options, "published.pkl"])
+    golden = load_pickle("stats.pkl")
+    found = read_json("found.json")["5"][PAIRS]
+    assert found.keys() == {"top 5% match", "kendall tau"}
+    for metric, numbers in found.items():
+        theirs = golden[PAIRS, metric, "val", "val_acc"]["agr_px"]
+        assert numbers["published"] == pytest.approx(theirs, abs=1e-9)
+    measured = translation.measured.load_inputs(PAIRS)
+    result = translation.measured.summarise_measured(measured, *KEY, "acc", 0)
+    assert found["top 5% match"]["here"] == result["agr_px"]
+
+    benchmarks.departures.main([*options, "trained.pkl"])
+    trained = load_pickle("trained.pkl")
+    assert trained.shape == load_pickle(PX).shape
+    assert np.abs(trained - load_pickle(PX)).max() > 1e-6
+    assert not (golden_translation / "trained.state").exists()
+    first = read_json("found.json")
+    monkeypatch.setattr(benchmarks.departures, "train_published", None)
+    benchmarks.departures.main([*options, "trained.pkl"])
+    assert read_json("found.json") == first
+
+    translation.embedding_beta.main(["--dataset", PAIRS, "--epochs", "1", "--bsize", "16"])
+    with pytest.raises(InputError, match=r"are of other settings \(epochs was 2, is 1\)"):
+        benchmarks.departures.main([*options, "trained.pkl"])
+    assert read_json("found.json") == first
+
+
+def test_departure_5_the_trained_targets_are_those_of_the_reference(
+    golden_translation, benchmarks, translation, plain_translation
+):
+    train = translation.data.load_dataset(PAIRS).train
+    examples = np.array([7, 0, 31, 2])
+    assert len(set(train.trg.lengths[examples])) > 1
+    torch.manual_seed(0)
+    plain = plain_translation.EmbeddingTranslator(600, 6)
+    ours = translation.embedding_beta.BagOfPieces(600, 6)
+    ours.load_state_dict(plain.state_dict())
+    for parameter in ours.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    pairs = [(train.src[n].tolist(), train.trg[n].tolist()) for n in examples]
+    batch = next(plain_translation.batches(pairs, len(pairs)))
+    plain_translation.embedding_loss(plain, batch, published_targets=True).backward()
+    published = benchmarks.departures.PublishedTargets(train, translation.data.PAD)
+    ours.write_gradients(published.batch(examples))
+    for (name, parameter), other in zip(ours.named_parameters(), plain.parameters(), strict=True):
+        # float32 arithmetic in another order, on sums over some hundred targets.
+        torch.testing.assert_close(
+            parameter.grad,
+            other.grad,
+            rtol=1e-5,
+            atol=1e-4,
+            msg=lambda text, n=name: f"{n}: {text}",
+        )
+
+
+def test_outputs_that_are_missing(golden_translation, benchmarks):
+    """One line that names what is missing and where; no results file."""
+    process = run_script(
+        "benchmarks/departures.py", "--classification", ".", "--out", "found.json",
+        cwd=golden_translation,
+    )  # fmt: skip
+    assert_refused(process, "outputs/Furd_logs.pkl does not exist", str(golden_translation))
+    (golden_translation / "golden").rename("outputs")
+    options = ["--translation", ".", "--pairs", PAIRS, "--out", "found.json"]
+    with pytest.raises(InputError, match=r"embedding256translation\.pkl has no record"):
+        benchmarks.departures.main([*options, "--published_beta", "published.pkl"])
+    (golden_translation / PX).unlink()
+    with pytest.raises(InputError, match=r"make it with: python embedding_beta\.py"):
+        benchmarks.departures.main([*options, "--published_beta", "published.pkl"])
+    assert not (golden_translation / "found.json").exists()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ([], "give --classification or --translation"),
+        (["--classification", "nowhere"], "nowhere is no folder"),
+        (["--translation", "."], "need each other"),
+        (["--classification", ".", "--published_beta", "x.pkl"], "need each other"),
+    ],
+)
+def test_options_of_departures(benchmarks, capsys, options, message):
+    with pytest.raises(SystemExit) as end:
+        benchmarks.departures.main(options)
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+# --- times.py ---
+
+
+def write_training(folder, seed: int, seconds: float | None) -> None:
+    """The record of a training run; without ``seconds`` of one that is not finished."""
+    results = {"training_seconds": seconds, "seconds_per_step": seconds / 10, "peak_memory_mb": 9.0}
+    record = {
+        "settings": {"dataset": "Furd", "seed": seed},
+        "command": "train_classifier.py --dataset Furd",
+        **({} if seconds is None else {"results": results}),
+    }
+    write_json(folder / f"models/Furd/seed={seed}/run.json", record)
+
+
+@pytest.fixture
+def work(tmp_path):
+    """Records of work in three of the folders."""
+    for seed, seconds in enumerate((5.0, 1.0, 2.0)):
+        write_training(tmp_path / "classification", seed, seconds)
+    path = tmp_path / "classification/outputs/Furd_logs.pkl"
+    path.parent.mkdir()
+    path.write_bytes(b"scores")
+    record_output(path, {"dataset": "Furd"}, {"peak_memory_mb": 7.5})
+    record = {"command": "seq2seq.py --no_rep", "settings": {"seeds": [0]}}
+    write_json(tmp_path / "SequenceCopying/logs/a.json", {**record, "results": {"seconds": 3}})
+    for run, seconds in {"sorted": 8.0, "results/0_seed0": 2.0, "results/72_seed0": 4.0}.items():
+        folder = tmp_path / "papa/outputs/minilm_cola" / run
+        write_json(folder / "run.json", {"command": "run_papa_glue.py --do_train"})
+        results = {"train_runtime": seconds, "train_steps_per_second": 20 / seconds}
+        write_json(folder / "all_results.json", results)
+    return tmp_path
+
+
+FOLDERS = ("classification", "SequenceCopying", "papa")
+
+
+def test_times(work, benchmarks, capsys):
+    folders = ["--folders", *(str(work / name) for name in FOLDERS)]
+    kept = {"translation": {"eval_dump.py": {}}, "papa": {"run_papa_ner.py": {"a": {"runs": 1}}}}
+    write_json(work / "times.json", kept)
+    benchmarks.times.main([*folders, "--out", str(work / "times.json")])
+    found = read_json(work / "times.json")
+    assert {"cpu", "cores", "torch"} <= found.pop("machine").keys()
+    by_script = found["classification"]
+    dump = next(script for script in by_script if script != "train_classifier.py")
+    by_script["eval_dump.py"] = by_script.pop(dump)  # it was recorded by the process of the tests
+    assert by_script["eval_dump.py"]["Furd"].pop("seconds") > 0
+    assert found == {
+        "translation": {"eval_dump.py": {}},
+        "classification": {
+            "train_classifier.py": {
+                "Furd": {
+                    "runs": 3,
+                    "training_seconds": 2.0,
+                    "seconds_per_step": 0.2,
+                    "peak_memory_mb": 9.0,
+                }
+            },
+            "eval_dump.py": {"Furd": {"runs": 1, "peak_memory_mb": 7.5}},
+        },
+        "SequenceCopying": {"seq2seq.py": {"a": {"runs": 1, "seconds": 3.0}}},
+        "papa": {
+            "run_papa_ner.py": {"a": {"runs": 1}},
+            "run_papa_glue.py --sort_calculating": {
+                "minilm_cola": {"runs": 1, "training_seconds": 8.0, "seconds_per_step": 0.4}
+            },
+            "run_papa_glue.py": {
+                "minilm_cola": {
+                    "runs": 2,
+                    "training_seconds": 3.0,
+                    "seconds_per_step": pytest.approx(0.15, rel=1e-12),
+                }
+            },
+        },
+    }
+    assert "minilm_cola" in capsys.readouterr().out
+
+
+def test_times_of_nothing(work, benchmarks, capsys):
+    out = ["--out", str(work / "times.json")]
+    (work / "translation/models/a/b").mkdir(parents=True)
+    unfinished = {"command": "train_translation.py", "settings": {"dataset": "a"}}
+    write_json(work / "translation/models/a/b/run.json", unfinished)
+    with pytest.raises(InputError, match=r"no record of finished work in .*translation"):
+        benchmarks.times.main(["--folders", str(work / "translation"), *out])
+    for content in ([], {"command": 5, "settings": {}}, {"results": {"seconds": 1}}):
+        write_json(work / "classification/outputs/odd.json", content)
+        with pytest.raises(InputError, match=r"odd\.json is no record of finished work"):
+            benchmarks.times.main(["--folders", str(work / "classification"), *out])
+    assert not (work / "times.json").exists()
+    with pytest.raises(SystemExit) as end:
+        benchmarks.times.main(["--folders", str(work)])
+    assert end.value.code == 2
+    assert f"{work} is none of classification" in capsys.readouterr().err
+
+
+def test_the_record_of_an_output_says_seconds(tmp_path):
+    """Its own, or those of the process so far."""
+    path = tmp_path / "out.pkl"
+    path.write_bytes(b"")
+    taken = []
+    for results in ({}, {}, {"seconds": -1.0}):
+        record_output(path, {}, results)
+        taken.append(json.loads(path.with_suffix(".json").read_text())["results"]["seconds"])
+    assert 0 < taken[0] < taken[1]
+    assert taken[2] == -1

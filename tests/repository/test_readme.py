@@ -1,0 +1,296 @@
+"""Every command of README.md: run in order on small data in a clean folder, or its options read.
+
+What is run is the very line of the README, with options behind it that make it small (SMALL) and
+files in place of /path/to/... (SOURCES). A batch file is run with a stand-in for Python that notes
+what it would call; those commands are then run in this process, which loads torch once. What would
+take minutes even so (PARSED: run.sh, test.sh, MiniLM, searching good heads) is not run here: its
+options are read, or its syntax checked; it is tried by hand.
+"""
+
+import csv
+import gzip
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import ROOT, load_folder
+
+from attention_dynamics.storage.files import read_json, write_json, write_text
+
+COMMAND = re.compile(r"(?:[A-Z]+=\S+ +)*(python|bash|cd) ")
+
+# Options that make a step small; the last of two equal options counts.
+RUN = ["--config", "configs/small.json", "--custom_saves", "0,3"]
+SMALL = {
+    "classification": {
+        "train_classifier.py": [*RUN, "--steps", "6"],
+        "eval_dump.py": ["--config", "configs/small.json", "--make_log_config", "--overwrite"],
+        "embedding_beta.py": ["--epochs", "1"],
+    },
+    "translation": {
+        "prepare_data.py": ["--vocab_size", "26"],
+        "train_translation.py": [*RUN, "--epochs", "1"],
+        "eval_dump.py": ["--config", "configs/small.json", "--make_log_config", "--overwrite",
+            "--beam_size", "1",
+        ],
+        "embedding_beta.py": ["--epochs", "1"],
+    },
+    "SequenceCopying": {
+        "seq2seq.py": [
+            "--num_seeds", "1", "--steps_s1", "11", "--hidden_dim", "8", "--jobs", "1",
+        ],
+        "toy_dynamics.py": ["--time", "20"],
+    },
+    ".": {},
+}  # fmt: skip
+CONFIGS = {
+    "classification": {
+        "hidden_dim": 6, "intermediate_dim": 5, "embed_dim": 7, "batch_size": 8,
+    },
+    "translation": {"hidden_dim": 8, "dropout": 0.1, "num_layers": 1, "batch_size": 8},
+}  # fmt: skip
+# Not run, only read: the script's parse_args, or bash -n of a batch file.
+PARSED = {
+    "SequenceCopying/multihead.py",
+    "./run.sh", "./test.sh", "papa/papa_runs.sh", "SequenceCopying/copying_runs.sh",
+    "papa/collect_papa_stats.py", "papa/plot_papa.py",
+    "papa/run_papa_glue.py", "papa/run_papa_glue_avgs_creator.py",
+    "papa/run_papa_ner.py", "papa/run_papa_ner_avgs_creator.py",
+    "./benchmarks/classification.py", "./benchmarks/translation.py",
+    "./benchmarks/copying.py", "./benchmarks/papa.py",
+    "./benchmarks/departures.py", "./benchmarks/times.py",
+}  # fmt: skip
+
+WORDS = [f"word{i}" for i in range(12)]
+
+
+def blocks(text: str) -> list[list[str]]:
+    """The commands of each code block that has any: without comments, continued lines joined."""
+    found = []
+    for block in re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        lines = block.replace("\\\n", " ").splitlines()
+        if any(re.match(r"for |\w+=", line) and not COMMAND.match(line) for line in lines):
+            lines = expanded(block)
+        commands = [shlex.join(shlex.split(line, comments=True)) for line in lines]
+        commands = [line for line in commands if line]
+        if any(COMMAND.match(line) for line in commands):
+            found.append(commands)
+    return found
+
+
+def expanded(block: str) -> list[str]:
+    """The commands of a block with loops and variables, as the shell would run them."""
+    noted = "".join(
+        f"{name}() {{ printf '%q ' {name} \"$@\"; echo; }}\n" for name in ("python", "bash", "cd")
+    )
+    done = subprocess.run(
+        ["bash", "-euc", noted + block], capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def sentences(count: int, seed: int) -> list[str]:
+    drawn = np.random.default_rng(seed).integers(0, len(WORDS), (count, 4))
+    return [f"{' '.join(WORDS[i] for i in row)} n{n + 1000 * seed}" for n, row in enumerate(drawn)]
+
+
+def tree(label: int, words: list[str]) -> str:
+    """A sentence as the treebank writes it; only its root has a sentiment."""
+    if len(words) == 1:
+        return f"({label} {words[0]})"
+    return f"({label} (2 {words[0]}) {tree(2, words[1:])})"
+
+
+def write_sources(root: Path) -> dict[str, Path]:
+    """Small data in the forms that the README speaks of; the placeholder of each -> its path."""
+    trees = root / "sources" / "trees"
+    for split, count in (("train", 40), ("dev", 6), ("test", 12)):
+        lines = [
+            tree(4 * (n % 2), ["good" if n % 2 else "bad", *sentence.split()])
+            for n, sentence in enumerate(sentences(count, count))
+        ]
+        write_text(trees / f"{split}.txt", "\n".join(lines) + "\n")
+    raw = root / "sources" / "task1" / "raw"
+    for split, count in (("train", 40), ("val", 8)):
+        for language in ("de", "en"):
+            text = "\n".join(sentences(count, count)) + "\n"
+            raw.mkdir(parents=True, exist_ok=True)
+            (raw / f"{split}.{language}.gz").write_bytes(gzip.compress(text.encode()))
+    for name, count in (("train", 40), ("test", 12)):
+        with open(root / "classification" / f"{name}.csv", "w", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(["review", "stars"])
+            for n, sentence in enumerate(sentences(count, count)):
+                writer.writerow([f"{'good' if n % 2 else 'bad'}, {sentence}", 1 + 4 * (n % 2)])
+    for name, count in (("a", 40), ("b", 8)):
+        for language in ("de", "en"):
+            write_text(
+                root / f"translation/{name}.{language}", "\n".join(sentences(count, count)) + "\n"
+            )
+    return {"/path/to/trees": trees, "/path/to/task1/raw": raw}
+
+
+@pytest.fixture(scope="module")
+def clean_copy(tmp_path_factory) -> Path:
+    """The repository as a clone has it (no ignored file), with small model configs beside."""
+    root = tmp_path_factory.mktemp("clone")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True,
+        check=True,
+    ).stdout.decode()  # fmt: skip
+    for name in filter(None, listed.split("\0")):
+        if not name.startswith(("tests/", "benchmarks/results/")) and (ROOT / name).exists():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, root / name)
+    for folder, config in CONFIGS.items():
+        write_json(root / folder / "configs" / "small.json", config)
+    recorder = root / "recorder.sh"
+    recorder.write_text(
+        "#!/usr/bin/env bash\n[[ $1 != -c ]] || exit 0  # are the packages there?\n"
+        'printf "%s\\n" "$(printf "%q " "$@")" >>"$RECORDED"\necho noted\n'
+    )
+    recorder.chmod(0o755)
+    return root
+
+
+class Runner:
+    """Runs command lines in a copy of the repository, in this process."""
+
+    def __init__(self, root: Path, monkeypatch):
+        self.root, self.monkeypatch = root, monkeypatch
+        self.folder = "."
+        self.modules: dict[str, SimpleNamespace] = {}
+        self.ran: list[str] = []
+
+    def line(self, line: str) -> None:
+        words = shlex.split(line)
+        settings = dict(word.split("=", 1) for word in words if re.match("[A-Z]+=", word))
+        words = words[len(settings) :]
+        if words[0] == "cd":
+            self.folder = str(Path(self.folder, words[1])) if words[1] != ".." else "."
+            assert (self.root / self.folder).is_dir(), line
+        elif f"{self.folder}/{words[1]}" in PARSED:
+            self.read(words)
+        elif words[0] == "bash":
+            self.batch(words[1:], settings)
+        else:
+            self.python(words[1:])
+
+    def read(self, words: list[str]) -> None:
+        """A command that is not run."""
+        path = self.root / self.folder / words[1]
+        assert path.exists(), words
+        if words[0] == "bash":
+            subprocess.run(["bash", "-n", str(path)], check=True)
+        elif self.folder != ".":
+            getattr(self.of(self.folder), path.stem).parse_args(words[2:])
+
+    def batch(self, words: list[str], settings: dict[str, str]) -> None:
+        notes = self.root / "recorded.txt"
+        notes.unlink(missing_ok=True)
+        environment = {
+            "PATH": "/usr/bin:/bin", "PYTHON": str(self.root / "recorder.sh"),
+            "RECORDED": str(notes), **settings, "JOBS": "1",
+        }  # fmt: skip
+        done = subprocess.run(
+            ["bash", *words], cwd=self.root / self.folder, env=environment, capture_output=True,
+            text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        for noted in notes.read_text().splitlines():
+            self.python(shlex.split(noted))
+
+    def python(self, words: list[str]) -> None:
+        self.monkeypatch.chdir(self.root / self.folder)
+        if words[0] == "-m":
+            module, words = words[1], words[2:]
+            assert module == "attention_dynamics"
+            main = sys.modules.get("attention_dynamics.__main__") or __import__(
+                "attention_dynamics.__main__", fromlist=["main"]
+            )
+            main.main(words)
+            self.ran.append(module)
+            return
+        script, options = words[0], words[1:]
+        small = SMALL[self.folder].get(script, [])
+        if script == "prepare_data.py" and self.folder == "translation":
+            options = [*options, "--overwrite"]
+        self.monkeypatch.setattr(sys, "argv", [script, *options, *small])
+        if self.folder == ".":
+            namespace = runpy.run_path(str(self.root / script))
+            namespace["main"](options)
+        else:
+            getattr(self.of(self.folder), Path(script).stem).main([*options, *small])
+        self.ran.append(f"{self.folder}/{script}")
+
+    def of(self, folder: str) -> SimpleNamespace:
+        """The modules of a folder of the copy."""
+        if folder not in self.modules:
+            self.modules[folder] = load_folder(self.root / folder)
+        return self.modules[folder]
+
+
+def test_every_command_block_of_the_readme(clean_copy, monkeypatch, capsys):
+    monkeypatch.chdir(clean_copy)
+    sources = write_sources(clean_copy)
+    text = (ROOT / "README.md").read_text()
+    for placeholder, path in sources.items():
+        text = text.replace(placeholder, str(path))
+    runner = Runner(clean_copy, monkeypatch)
+    for commands in blocks(text):
+        runner.folder = "."
+        for line in commands:
+            assert COMMAND.match(line), f"not a command: {line}"
+            runner.line(line)
+    # The tutorial ends in the report, without a file written by hand.
+    page = (clean_copy / "report" / "index.html").read_text()
+    for folder in ("classification", "translation"):
+        assert f"from {folder}/results/mine.pkl" in page
+        assert f"{folder}/figures/mine_val_" in page
+        names = {
+            entry["name"] for entry in read_json(clean_copy / folder / "configs/mine_log.json")
+        }
+        assert {"normal_A", "normal_B", "uniform"} <= names
+    # Each script that is not only read was run.
+    for folder, scripts in SMALL.items():
+        assert {f"{folder}/{script}" for script in scripts} <= set(runner.ran)
+
+
+def test_no_placeholder_is_left_and_no_script_is_missing():
+    text = (ROOT / "README.md").read_text()
+    assert set(re.findall(r"/path/to/[\w/]+", text)) <= {
+        "/path/to/trees",
+        "/path/to/task1/raw",
+        "/path/to/CoLA",  # only read: MiniLM takes minutes
+    }
+    for name in re.findall(r"`(?:python|bash) ([\w/]+\.(?:py|sh))", text):
+        assert [*ROOT.glob(f"**/{name}")], name
+
+
+def test_troubleshooting_quotes_what_scripts_say():
+    """The messages in the first column, but for names and numbers, stand in the code."""
+    section = (
+        (ROOT / "README.md").read_text().partition("## Troubleshooting")[2].partition("\n## ")[0]
+    )
+    rows = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+    assert len(rows) >= 8
+    code = "".join(
+        path.read_text()
+        for path in [
+            *ROOT.glob("*/*.py"),
+            *ROOT.glob("attention_dynamics/*/*.py"),
+            *ROOT.glob("*.sh"),
+        ]
+        if path.is_file()
+    )
+    code = re.sub(r'"\s+f?"', "", re.sub(r"\{[^{}]*\}|\$\([^()]*\)", "*", code))
+    names = r"configs/mine_log\.json|data/mine|node7|Python [\d.]+(?=,)|\b(600|8000|4321)\b"
+    for row in rows:
+        assert re.sub(names, "*", row) in code, row

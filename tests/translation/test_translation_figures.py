@@ -1,0 +1,349 @@
+"""Figures, tables and the page of matrices of translation, down to what a browser shows."""
+
+import csv
+import json
+import re
+import shutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import GOLDEN, assert_refused, run_script
+from test_figures import browser, check_texts_apart, dom_of
+
+from attention_dynamics.analysis.logs import Logs
+from attention_dynamics.analysis.ragged import Ragged
+from attention_dynamics.analysis.statistics import summarise
+from attention_dynamics.cli import InputError
+from attention_dynamics.reporting.figures import draw_dynamics, plot_dynamics
+from attention_dynamics.reporting.tables import curve_rows, level_rows, result_tables
+from attention_dynamics.reporting.viewer import (
+    choose_examples,
+    examples_at,
+    matrix_page,
+    write_matrix_page,
+)
+
+ITERATIONS = [0, 50, 500, 4000]
+HOSTILE = '▁</script><script>document.title="taken over"</script>'
+PIECES = [
+    "<pad>",
+    "<s>",
+    "</s>",
+    "<unk>",
+    "▁Mann",
+    "▁man",
+    "nes",
+    ",",
+    "▁",
+    HOSTILE,
+    "▁a&b",
+    "'q\"",
+]
+METRIC = "top 5% match"
+
+
+def truth_of(src: Ragged, trg: Ragged) -> np.ndarray:
+    """(scores,) a target piece comes from the source piece of the same place, if there is one."""
+    marks = []
+    for s, t in zip(src.lengths, trg.lengths, strict=True):
+        same = np.eye(t - 1, s, k=1, dtype=bool)
+        same[-1] = False
+        marks.append(same.ravel())
+    return np.concatenate(marks)
+
+
+def made_up_logs(runs=("normal_A", "normal_B", "uniform"), seed=0) -> Logs:
+    """24 pairs (16 val, 8 train); β finds the truth from iteration 50 on, α from 500 on."""
+    rng = np.random.default_rng(seed)
+    sides = [
+        Ragged.from_rows(
+            [[1, *rng.integers(4, len(PIECES), rng.integers(4, 11)), 2] for _ in range(24)]
+        )
+        for _ in range(2)
+    ]
+    logs = Logs("made_up", *sides, {"val": 16, "train": 8}, np.r_[0:16, 0:8])
+    truth = truth_of(*sides)
+    row_lengths = np.diff(logs.row_offsets)
+    for run in runs:
+        for place, t in enumerate(ITERATIONS):
+            noise = rng.normal(size=(3, logs.num_scores))
+            alpha = np.exp(noise[0] + 6 * truth * (t >= 500))
+            alpha /= np.repeat(np.add.reduceat(alpha, logs.row_offsets[:-1]), row_lengths)
+            beta = -12 + 2 * noise[1] + 5 * truth * (t >= 50)
+            logs.arrays[run, t, "alpha"] = alpha.astype(np.float32)
+            logs.arrays[run, t, "beta"] = beta.astype(np.float32)
+            if run == "normal_A":
+                logs.arrays[run, t, "grad"] = noise[2].astype(np.float32)
+            for split in ("val", "train"):
+                logs.metas[run, t, f"{split}_acc"] = 20.0 * place + rng.uniform(0, 5)
+                logs.metas[run, t, f"{split}_bleu"] = 12.0 * place + rng.uniform(0, 3)
+    return logs
+
+
+def summary(logs: Logs, split: str = "val", kind: str = "acc") -> dict:
+    rng = np.random.default_rng(5)
+    baselines = {"px": rng.random(logs.num_scores), "ibm1": truth_of(logs.src, logs.trg) + 0.0}
+    other = "train" if split == "val" else "val"
+    return summarise(logs, METRIC, split, f"{split}_{kind}", f"{other}_{kind}", baselines)
+
+
+def place_of(logs: Logs, example: int) -> slice:
+    """Where the scores of an example lie, counted anew."""
+    sizes = (logs.trg.lengths - 1) * logs.src.lengths
+    return slice(int(sizes[:example].sum()), int(sizes[: example + 1].sum()))
+
+
+@pytest.fixture(scope="module")
+def logs() -> Logs:
+    return made_up_logs()
+
+
+@pytest.fixture(scope="module")
+def result(logs) -> dict:
+    return summary(logs)
+
+
+def test_figure_of_translation(tmp_path, result):
+    options = {"title": "made up", "metric": METRIC, "percent": True}
+    labels = {"perf_label": "validation token accuracy"}
+    figure = draw_dynamics(result, **options, **labels)
+    upper, lower = figure.axes
+    written = [text.get_text() for text in (*upper.texts, *lower.texts)]
+    assert f"$A(\\beta^{{ibm1}}, \\beta^{{uf}})$ = {result['agr_ibm1']:.3f}: IBM Model 1" in written
+    assert any("normal run, 95% interval" in text for text in written)
+    assert lower.get_ylabel() == "validation token accuracy (%)"
+    assert any(f"{result['xi_unif']:.1f}% at iteration" in text for text in written)
+    low, high = lower.get_ylim()
+    assert -10 < low < 5 and 60 < high < 70  # percent already: not times 100
+    check_texts_apart(figure)
+    paths = plot_dynamics(tmp_path / "figure", result, **options, **labels)
+    with open(paths[2], newline="") as stream:
+        rows = {row["quantity"]: row for row in csv.DictReader(stream)}
+    assert float(rows["agr_ibm1"]["value"]) == result["agr_ibm1"]
+    assert float(rows["xi_ibm1"]["value"]) == result["xi_ibm1"]
+    svg = paths[0].read_text()
+    # Names of xml vocabularies are no addresses that a reader would fetch.
+    assert not re.search(r'(href|src)="(?!#)', svg)
+
+
+def test_bleu_has_no_percent_sign(logs):
+    result = summary(logs, kind="bleu")
+    figure = draw_dynamics(
+        result, title="t", metric=METRIC, perf_label="BLEU", percent=True, unit=""
+    )
+    _, lower = figure.axes
+    assert lower.get_ylabel() == "BLEU"
+    xi = next(text.get_text() for text in lower.texts if "xi" in text.get_text())
+    assert f"{result['xi_unif']:.1f} at iteration" in xi and "%" not in xi
+    check_texts_apart(figure)
+
+
+def test_tables_of_one_compared_run(logs, result):
+    rows = curve_rows(result, "token accuracy")
+    assert [row["agreement of α"] for row in rows] == [f"{x:.3f}" for x in result["alpha_corrs"]]
+    assert [row["token accuracy"] for row in rows] == [f"{x:.3f}" for x in result["alpha_perfs"]]
+    two = made_up_logs(("normal_A", "normal_B", "normal_C", "uniform"))
+    assert all("±" in row["agreement of α"] for row in curve_rows(summary(two), "accuracy"))
+
+    results = {("made_up", METRIC, "val", "val_acc"): result}
+    rows = level_rows(results, "token accuracy")
+    names = [row["statistic"] for row in rows]
+    assert names[:5] == ["agr_unif", "agr_px", "agr_ibm1", "agr_grad", "agr_normal"]
+    assert [name for name in names if name.startswith("xi_")][2] == "xi_ibm1"
+    assert set(rows[0]) == {"statistic", "made_up val"}
+    results["made_up", METRIC, "val", "val_bleu"] = summary(logs, kind="bleu")
+    rows = {row["statistic"]: row for row in level_rows(results, "performance")}
+    best = rows["best performance (gold run)"]
+    assert best["made_up val val_acc"] == result["best_perf"]
+    assert best["made_up val val_bleu"] != result["best_perf"]
+    text = result_tables(results, "performance", "text")
+    assert "made_up, val, val_bleu, agreement of normal runs" in text
+    assert "±" not in text
+
+
+def test_pairs_are_drawn_by_seed(logs):
+    chosen = choose_examples(logs, "val", 6, seed=3)
+    assert chosen == choose_examples(logs, "val", 6, seed=3) == sorted(set(chosen))
+    assert len(chosen) == 6 and all(example < 16 for example in chosen)
+    assert any(chosen != choose_examples(logs, "val", 6, seed=seed) for seed in range(4, 8))
+    assert len(choose_examples(logs, "val", 100)) == 16
+    assert all(16 <= example < 24 for example in choose_examples(logs, "train", 5))
+    assert examples_at(logs, "train", [3]) == [19]
+
+
+def test_pairs_drawn_are_of_moderate_length_on_both_sides():
+    def pair(src_len, trg_len):
+        return [1] * src_len, [1] * trg_len
+
+    lengths = [(5, 5), (4, 8), (8, 4), (20, 20), (21, 8), (8, 21)]
+    src, trg = (
+        Ragged.from_rows(rows) for rows in zip(*(pair(*both) for both in lengths), strict=True)
+    )
+    logs = Logs("lengths", src, trg, {"val": 6, "train": 0}, np.arange(6))
+    assert choose_examples(logs, "val", 10) == [0, 3]
+    with pytest.raises(InputError, match="the logs of lengths hold no train example"):
+        choose_examples(logs, "train", 10)
+    rest = Logs("rest", src.take([1, 4, 5]), trg.take([1, 4, 5]), {"val": 3, "train": 0}, [])
+    assert choose_examples(rest, "val", 2) == [0, 1]
+
+
+def test_page_says_what_is_missing(logs):
+    with pytest.raises(InputError, match="use the piece index 11, but its vocabulary has 5 pieces"):
+        matrix_page(logs, PIECES[:5], range(16))
+    with pytest.raises(InputError, match="hold no run uniform"):
+        matrix_page(made_up_logs(("normal_A",)), PIECES, [0])
+    diverged = made_up_logs()
+    diverged.arrays["uniform", 50, "beta"][:] = np.nan
+    with pytest.raises(InputError, match="not finite"):
+        matrix_page(diverged, PIECES, [0])
+    apart = made_up_logs()
+    apart.arrays = {
+        key: value for key, value in apart.arrays.items() if key[1] == 0 or key[0] != "uniform"
+    }
+    assert numbers_of(matrix_page(apart, PIECES, [0]))["iterations"] == [0]
+
+
+def hostile_pair(logs: Logs) -> int:
+    """A val pair with the hostile piece on both sides."""
+    hostile = PIECES.index(HOSTILE)
+    return next(e for e in range(16) if hostile in logs.src[e] and hostile in logs.trg[e])
+
+
+def numbers_of(page: str) -> dict:
+    text = re.search(r'<script type="application/json" id="numbers">(.*?)</script>', page)[1]
+    return json.loads(text)
+
+
+def test_page_is_self_contained_and_escapes_pieces(logs):
+    examples = [hostile_pair(logs), 0]
+    page = matrix_page(logs, PIECES, examples)
+    assert page == matrix_page(logs, PIECES, examples)
+    assert "<script>document" not in page
+    assert "&lt;/script&gt;&lt;script&gt;document.title=" in page
+    assert page.count("<script") == 2  # the numbers and the code
+    assert not re.search(r"https?:|//[a-z]|@import|url\(|\bsrc=", page)
+    assert re.findall(r'href="([^"]*)"', page) == ["data:,"]
+    assert "true word alignment" not in page
+
+
+def test_page_holds_the_numbers_and_marks(logs):
+    marked = truth_of(logs.src, logs.trg)
+    example = examples_at(logs, "train", [2])[0]
+    page = matrix_page(logs, PIECES, [example], perf="train_acc", marked=marked)
+    numbers = numbers_of(page)
+    assert numbers["iterations"] == ITERATIONS
+    place = place_of(logs, example)
+    for number, t in enumerate(ITERATIONS):
+        scores = numbers["scores"][0]
+        # Six significant digits: a relative error of 5e-6 at most.
+        for run, kind in (("normal_A", "alpha"), ("uniform", "beta")):
+            exact = logs.arrays[run, t, kind][place]
+            np.testing.assert_allclose(scores[kind][number], exact, rtol=5e-6)
+        assert numbers["perfs"]["uniform"][number] == logs.metas["uniform", t, "train_acc"]
+    rows, columns = len(logs.trg[example]) - 1, len(logs.src[example])
+    # Without JavaScript the last checkpoint is shown: α over its row's highest, e^β likewise.
+    cells = re.findall(r'<td class="cell([^"]*)" style="--v:([\d.]+)">', page)
+    assert len(cells) == 2 * rows * columns
+    alpha = logs.arrays["normal_A", 4000, "alpha"][place].reshape(rows, columns)
+    beta = logs.arrays["uniform", 4000, "beta"][place].reshape(rows, columns)
+    expected = [alpha / alpha.max(axis=1)[:, None], np.exp(beta - beta.max(axis=1)[:, None])]
+    shown = np.array([float(value) for _, value in cells]).reshape(2, rows, columns)
+    np.testing.assert_allclose(shown, expected, atol=6e-4)  # rounded to three decimals
+    tops = np.array([" top" in classes for classes, _ in cells]).reshape(2, rows, columns)
+    np.testing.assert_array_equal(tops.argmax(axis=2), [alpha.argmax(axis=1), beta.argmax(axis=1)])
+    assert (tops.sum(axis=2) == 1).all()
+    trues = np.array([" true" in classes for classes, _ in cells]).reshape(2, rows, columns)
+    np.testing.assert_array_equal(trues[0].ravel(), marked[place])
+    np.testing.assert_array_equal(trues[1].ravel(), marked[place])
+    assert "train pair 2" in page and "true word alignment" in page
+
+
+def test_pieces_read_as_words():
+    src, trg = Ragged.from_rows([[1, 4, 6, 7, 8, 2]]), Ragged.from_rows([[1, 5, 3, 2]])
+    logs = Logs("one", src, trg, {"val": 1, "train": 0}, np.arange(1))
+    for run, kind in (("normal_A", "alpha"), ("uniform", "beta")):
+        for other in ("alpha", "beta"):
+            logs.arrays[run, 0, other] = np.zeros(18, dtype=np.float32)
+        logs.arrays[run, 0, kind] = np.full(18, -1 if kind == "beta" else 1 / 6, dtype=np.float32)
+    page = matrix_page(logs, PIECES, [0])
+    columns = re.findall(r'<th scope="col"[^>]*><span>([^<]*)</span>', page)
+    assert columns == 2 * ["&lt;s&gt;", "Mann", "·nes", ",", "␣", "&lt;/s&gt;"]
+    rows = re.findall(r'<th scope="row"[^>]*>([^<]*)</th>', page)
+    assert rows == 2 * ["man", "&lt;unk&gt;", "&lt;/s&gt;"]
+    assert "Mannnes, → man&lt;unk&gt;" in page
+    assert 'class="special"' in page
+
+
+def test_page_in_a_browser(tmp_path, logs):
+    if browser() is None:
+        warnings.warn("no Chromium here: the page was NOT opened in a browser", stacklevel=1)
+        return
+    example = hostile_pair(logs)
+    marked = truth_of(logs.src, logs.trg)
+    page = tmp_path / "page.html"
+    write_matrix_page(page, logs, PIECES, [example], marked=marked)
+    place = place_of(logs, example)
+    rows, columns = len(logs.trg[example]) - 1, len(logs.src[example])
+    truth = marked[place].reshape(rows, columns)
+    for t in (50, 4000):
+        dom = dom_of(f"{page.as_uri()}#iteration={t}", tmp_path / "profile")
+        assert f"<b>iteration {t}</b>" in dom
+        percent = logs.metas["normal_A", t, "val_acc"]
+        assert f"validation token accuracy: normal_A {percent:.1f}%" in dom
+        cells = re.findall(r'<td class="cell([^"]*)" style="--v: ?([\d.]+);?">', dom)
+        alpha = logs.arrays["normal_A", t, "alpha"][place].reshape(rows, columns)
+        beta = logs.arrays["uniform", t, "beta"][place].reshape(rows, columns)
+        expected = [alpha / alpha.max(axis=1)[:, None], np.exp(beta - beta.max(axis=1)[:, None])]
+        shown = np.array([float(value) for _, value in cells]).reshape(2, rows, columns)
+        np.testing.assert_allclose(shown, expected, atol=6e-4)  # rounded to three decimals
+        tops = [" top" in classes for classes, _ in cells]
+        tops = np.array(tops).reshape(2, rows, columns).argmax(axis=2)
+        np.testing.assert_array_equal(tops, [alpha.argmax(axis=1), beta.argmax(axis=1)])
+        same = (tops[0] == tops[1]).sum()
+        assert f"in the same place in {same} of {rows} rows" in dom
+        aligned = truth.any(axis=1).sum()
+        found = [truth[np.arange(rows), top].sum() for top in tops]
+        assert f"α in {found[0]}, β^uf in {found[1]} of {aligned}" in dom
+        # The hostile piece is a word on the page, and nothing that ran.
+        assert "<title>made_up: where attention goes</title>" in dom
+
+
+def test_script_on_published_logs(tmp_path):
+    dataset = "news_commentary_v14_en_nl"
+    shutil.copytree(GOLDEN / "translation" / "data", tmp_path / "data")
+    shutil.copytree(GOLDEN / "translation" / "outputs", tmp_path / "outputs")
+    # A true alignment, in which the first words translate each other and nothing else does.
+    folder = tmp_path / "data" / "news-commentary-v14-en-nl"
+    sides = [json.loads((folder / f"val.{side}").read_text()) for side in ("src", "trg")]
+    words = [[len(src.split()), len(trg.split())] for src, trg in zip(*sides, strict=True)]
+    truth = {"words": {"val": words}, "links": {"val": [[[0, 0]] for _ in words]}}
+    (folder / "truth.json").write_text(json.dumps(truth))
+    options = ("--dataset", dataset, "--metric", METRIC, "--perf", "bleu", "--examples", 12, 3)
+    done = run_script("translation/plot_dynamics.py", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith(f"python ibm1_beta.py --dataset {dataset}")
+    assert lines[1:] == [
+        f"figures/{dataset}_matrices.html",
+        *(f"figures/{dataset}_val_bleu_top5.{suffix}" for suffix in ("svg", "png", "csv")),
+    ]
+    page = Path(tmp_path / lines[1]).read_text()
+    assert "val pair 12" in page and "val pair 3" in page
+    assert "Zwei Jungen spielen mit Murmeln." in page
+    # "Zwei" is one piece, the first after <s>; "Two" is "Tw" and "o".
+    first = page[page.index('class="alpha"') : page.index('class="beta"')]
+    rows = [re.findall(r'class="cell[^"]*"', row) for row in first.split("<tr>")[2:]]
+    trues = [[place for place, cell in enumerate(row) if " true" in cell] for row in rows]
+    assert trues == [[1], [1], *([] for _ in trues[2:])]
+    done = run_script(
+        "translation/plot_dynamics.py", "--dataset", dataset, "--examples", 99, cwd=tmp_path
+    )
+    assert_refused(done, "no example 99")
+
+
+def test_script_refuses_two_ways_to_choose(tmp_path):
+    options = ("--dataset", "toy", "--examples", 1, "--num_examples", 2)
+    done = run_script("translation/plot_dynamics.py", *options, cwd=tmp_path)
+    assert_refused(done, "--num_examples has nothing to choose")

@@ -1,0 +1,469 @@
+"""The translation scripts as users run them: the whole chain, reproducibility, and bad input."""
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import (
+    SMALL_RUNS,
+    SMALL_VOCAB,
+    SRC_WORDS,
+    TRG_WORDS,
+    assert_refused,
+    make_small_pairs,
+    run_script,
+)
+
+from attention_dynamics.analysis.logs import load_logs
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage.files import read_json, sha256, write_json
+from attention_dynamics.storage.pickles import load_pickle
+
+TRAIN = ["--dataset", "small", "--seed", "20", "--epochs", "2", "--custom_saves", "3"]
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch, translation) -> Path:
+    """A working directory with a data set "small" of 40 + 12 pairs, a small model, a log config."""
+    monkeypatch.chdir(tmp_path)
+    make_small_pairs(tmp_path, translation)
+    return tmp_path
+
+
+def train_all(translation) -> None:
+    for _, seed, uniform in SMALL_RUNS:
+        args = ["--dataset", "small", "--seed", str(seed), "--epochs", "2", "--custom_saves", "3"]
+        translation.train_translation.main([*args, *(["--uniform"] if uniform else [])])
+
+
+def refused(main, args: list[str]) -> str:
+    with pytest.raises(InputError) as error:
+        main(args)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_the_whole_chain(small, translation, capsys):
+    train_all(translation)
+    folder = Path("models/small/h_dim=8,dropout=0.300000,b_size=8,seed=20,normal")
+    assert sorted(path.name for path in folder.glob("model*")) == [
+        "model", "model0", "model3", "model9"
+    ]  # fmt: skip
+    run = read_json(folder / "run.json")
+    assert run["finished"] and run["settings"]["saves"] == [0, 3, 9]
+    assert run["results"]["best_epoch"] in (1, 2)
+    assert len(run["results"]["val_acc"]) == 2
+
+    translation.eval_dump.main(["--dataset", "small", "--include_train_subset", "--eval_bleu"])
+    assert "sacrebleu nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp" in capsys.readouterr().out
+    logs = load_logs("outputs/small_logs.pkl")
+    assert logs.splits == {"val": 12, "train": 12}
+    assert {key[0] for key in logs.arrays if key[2] == "grad"} == {"normal_A"}
+    translation.embedding_beta.main(["--dataset", "small", "--epochs", "2", "--bsize", "8"])
+    assert load_pickle("outputs/smallembedding256translation.pkl").shape == (
+        SMALL_VOCAB,
+        SMALL_VOCAB,
+    )
+    translation.ibm1_beta.main(["--dataset", "small"])
+    for script in ("collect_translation_stats", "collect_classification_stats"):
+        done = run_script(
+            f"translation/{script}.py", "--datasets", "small", "--out_file", f"{script}.pkl",
+            "--include_kendall_tau", "--include_train_results", "--include_bleu_results",
+            cwd=small,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        for line in ("agr_unif", "agr_px", "agr_ibm1", "xi_ibm1", "baseline (exact)", "sacrebleu"):
+            assert line in done.stdout
+    both = [load_pickle(f"collect_{name}_stats.pkl") for name in ("translation", "classification")]
+    assert both[0].keys() == both[1].keys()
+    assert {key[3] for key in both[0]} == {"val_acc", "train_acc", "val_bleu", "train_bleu"}
+
+    # A second call finds everything finished.
+    capsys.readouterr()
+    train_all(translation)
+    translation.eval_dump.main(["--dataset", "small", "--include_train_subset", "--eval_bleu"])
+    translation.embedding_beta.main(["--dataset", "small", "--epochs", "2", "--bsize", "8"])
+    translation.ibm1_beta.main(["--dataset", "small"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6
+    assert all("finished already" in line or "is up to date" in line for line in lines)
+
+
+def test_the_same_seed_gives_the_same_bytes_whatever_is_saved(small, translation):
+    folder = Path("models/small/h_dim=8,dropout=0.300000,b_size=8,seed=20,normal")
+    checksums = []
+    for save_every in ("1", "1000"):
+        translation.train_translation.main([*TRAIN, "--save_every", save_every, "--overwrite"])
+        checksums.append([sha256(folder / name) for name in ("model0", "model3", "model9")])
+    assert checksums[0] == checksums[1]
+
+
+def test_checkpoints_are_taken_before_the_update_and_the_last_one_after_it(small, translation):
+    translation.train_translation.main([*TRAIN, "--save_every", "1"])
+    folder = Path("models/small/h_dim=8,dropout=0.300000,b_size=8,seed=20,normal")
+    torch.manual_seed(20)
+    dataset = translation.data.load_dataset("small")
+    config = read_json("configs/model.json")
+    fresh = translation.models.AttentionTranslator(dataset.vocab, config, uniform=False)
+    first = torch.load(folder / "model0", weights_only=True)
+    assert all(torch.equal(value, first[name]) for name, value in fresh.state_dict().items())
+    before = torch.load(folder / "model8", weights_only=True)
+    after = torch.load(folder / "model9", weights_only=True)
+    assert not torch.equal(before["embedding.weight"], after["embedding.weight"])
+    accuracies = read_json(folder / "run.json")["results"]["val_acc"]
+    if accuracies[1] > accuracies[0]:  # the best epoch is the last: "model" is the last checkpoint
+        assert sha256(folder / "model") == sha256(folder / "model9")
+
+
+def test_bleu_of_the_last_checkpoint_alone(small, translation, capsys):
+    train_all(translation)
+    translation.eval_dump.main(["--dataset", "small", "--eval_bleu", "last", "--beam_size", "1"])
+    logs = load_logs("outputs/small_logs.pkl")
+    assert {key[:2] for key in logs.metas if key[2] == "val_bleu"} == {
+        (name, 9) for name, _, _ in SMALL_RUNS
+    }
+    collect = translation.collect_translation_stats.main
+    args = ["--datasets", "small", "--out_file", "stats.pkl"]
+    message = refused(collect, [*args, "--include_bleu_results"])
+    assert "hold no val_bleu of normal_A at iteration 0" in message
+    assert message.endswith("dump them again with eval_dump.py --eval_bleu all")
+    assert "--include_train_subset" in refused(collect, [*args, "--include_train_results"])
+    collect(args)
+    assert "agr_px is left out; make it with: python embedding_beta.py" in capsys.readouterr().err
+
+
+def test_published_layout_holds_the_same_numbers(small, translation):
+    train_all(translation)
+    args = ["--dataset", "small", "--include_train_subset"]
+    translation.eval_dump.main(args)
+    ours = load_logs("outputs/small_logs.pkl")
+    translation.eval_dump.main([*args, "--layout", "published"])
+    with open("outputs/small_logs.pkl", "rb") as stream:
+        published = pickle.load(stream)
+    assert published["data"][0]["normal_B", 0, "grad"] == []
+    outside = [e for e in published["data"] if e["normal_A", 0, "alpha"] is None]
+    assert len(published["data"]) == 12 + 40 and len(outside) == 40 - 12
+    back = load_logs("outputs/small_logs.pkl")
+    assert back.splits == ours.splits and back.arrays.keys() == ours.arrays.keys()
+    for key, values in ours.arrays.items():
+        np.testing.assert_array_equal(back.arrays[key], values)
+
+
+def test_ibm1_finds_the_dictionary(small, translation):
+    """The small language is word for word: the table must know it, piece sequences aside."""
+    dataset = translation.data.load_dataset("small")
+    table, perplexities = translation.ibm1_beta.train(dataset.train, dataset.vocab, 20)
+    assert perplexities == sorted(perplexities, reverse=True)  # EM never makes it worse
+    used = np.diff(table.indptr) > 0
+    sums = np.asarray(table.sum(axis=1)).ravel()
+    np.testing.assert_allclose(sums[used], 1, atol=1e-5)
+    known = 0
+    for src, trg in zip(SRC_WORDS, TRG_WORDS, strict=True):
+        first = dataset.pieces.encode(src)[0]
+        best = set(np.argsort(table.toarray()[first])[::-1][:4].tolist())
+        known += bool(best & set(dataset.pieces.encode(trg)))
+    assert known >= 8
+
+
+# Bad input.
+
+
+def test_an_unknown_data_set_names_those_that_are_there(small):
+    process = run_script(
+        "translation/train_translation.py", "--dataset", "multi30k", "--seed", 1, cwd=small
+    )
+    assert_refused(process, "no data set multi30k", "data/ holds small", "prepare_data.py")
+    assert not (small / "models").exists()
+
+
+@pytest.mark.parametrize(
+    ("dataset", "way"),
+    [
+        ("iwslt14", "--dataset iwslt14 --source PATH (see"),
+        ("mine", "--dataset mine --train SRC TRG --val SRC TRG --src_lang LANG --trg_lang LANG"),
+    ],
+)
+def test_how_a_data_set_that_is_absent_is_made(small, translation, dataset, way):
+    message = refused(translation.train_translation.main, ["--dataset", dataset, "--seed", "1"])
+    assert way in message
+
+
+def test_unequal_line_counts_name_both_files(small):
+    path = small / "data/small/train.bb"
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
+    process = run_script("translation/train_translation.py", *TRAIN, cwd=small)
+    assert_refused(process, "data/small/train.aa has 40 sentences", "data/small/train.bb has 39")
+
+
+def test_an_empty_line_is_left_out_with_a_note(small, translation, capsys):
+    lines = Path("data/small/train.bb").read_text().splitlines()
+    Path("data/small/train.bb").write_text("\n".join([*lines[:5], "  ", *lines[6:]]) + "\n")
+    assert len(translation.data.load_dataset("small").train) == 39
+    translation.train_translation.main(TRAIN)
+    assert "1 train pair(s) with an empty side are left out" in capsys.readouterr().out
+
+
+def test_a_vocabulary_larger_than_the_text_allows(small):
+    (small / "data/small/small.model").unlink()
+    process = run_script("translation/train_translation.py", *TRAIN, cwd=small)
+    assert_refused(process, "gives at most", "not 8000", "--vocab_size")
+    assert not (small / "data/small/small.model").exists()
+
+
+def test_a_vocabulary_smaller_than_the_alphabet(small, translation):
+    pairs, _ = translation.data.read_pairs(translation.data.layout_of("small"), "train")
+    with pytest.raises(InputError, match="different characters and special pieces"):
+        translation.data.train_pieces(Path("data/small/small.model"), pairs, 5)
+    for size in (4, 10**9):
+        with pytest.raises(InputError, match=f"must be from 5 to 1,000,000, not {size}"):
+            translation.data.train_pieces(Path("data/small/small.model"), pairs, size)
+
+
+def test_a_sentence_of_300_pieces(small, translation):
+    for side in ("aa", "bb"):
+        path = Path(f"data/small/val.{side}")
+        words = SRC_WORDS if side == "aa" else TRG_WORDS
+        path.write_text(" ".join(words * 30) + "\n" + path.read_text())
+    dataset = translation.data.load_dataset("small")
+    assert dataset.val.src.lengths[0] >= 300
+    train_all(translation)
+    translation.eval_dump.main(["--dataset", "small", "--eval_bleu", "last"])
+    assert load_logs("outputs/small_logs.pkl").src.lengths[0] == dataset.val.src.lengths[0]
+
+
+def test_pieces_that_do_not_fit_the_checkpoints(small, translation):
+    train_all(translation)
+    pairs, _ = translation.data.read_pairs(translation.data.layout_of("small"), "train")
+    translation.data.train_pieces(Path("data/small/small.model"), pairs, SMALL_VOCAB - 3)
+    message = refused(translation.eval_dump.main, ["--dataset", "small"])
+    assert "was trained on other data than data/ holds now" in message
+    for record in Path("models").rglob("run.json"):  # as in the runs of other code
+        record.unlink()
+    message = refused(translation.eval_dump.main, ["--dataset", "small"])
+    assert "does not fit the model: embedding.weight is (45, 8) in the file, (42, 8)" in message
+
+
+@pytest.mark.parametrize("content", [b"", b"no model at all", b"\x00" * 2000])
+def test_a_damaged_sentencepiece_model(small, content):
+    (small / "data/small/small.model").write_bytes(content)
+    process = run_script("translation/train_translation.py", *TRAIN, cwd=small)
+    assert_refused(process, "data/small/small.model")
+
+
+def test_pieces_with_other_special_ids(small, translation):
+    import io
+
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*SRC_WORDS, *TRG_WORDS]), model_writer=model, vocab_size=40,
+        minloglevel=2, hard_vocab_limit=False,
+    )  # fmt: skip
+    Path("data/small/small.model").write_bytes(model.getvalue())
+    message = refused(translation.train_translation.main, TRAIN)
+    assert "pad, bos, eos and unk have the ids (-1, 1, 2, 0)" in message
+
+
+def test_text_that_is_not_utf8(small):
+    path = small / "data/small/val.aa"
+    path.write_bytes(b"lima kono\n\xff\xfe\n" + path.read_bytes())
+    process = run_script("translation/train_translation.py", *TRAIN, cwd=small)
+    assert_refused(process, "data/small/val.aa is not UTF-8 text: line 2")
+
+
+def test_all_missing_checkpoints_are_named_with_the_command(small, translation):
+    translation.train_translation.main(TRAIN[:6])
+    process = run_script("translation/eval_dump.py", "--dataset", "small", cwd=small)
+    assert_refused(
+        process,
+        "7 checkpoint(s) of configs/small_log.json are missing",
+        "seed=20,normal/{model3}",
+        "python train_translation.py --dataset small --seed 20 --epochs 2 --custom_saves 0,3,9 "
+        "--overwrite",
+        "--seed 12 --epochs 2 --custom_saves 0,3,9 --uniform",
+    )
+    assert not (small / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dropout": 1.0}, "dropout must be from 0 to below 1, not 1.0"),
+        ({"dropout": "0.5"}, "dropout must be from 0 to below 1"),
+        ({"num_layers": 0}, "num_layers must be a whole number above 0"),
+        ({"hidden_dim": 2.5}, "hidden_dim must be a whole number"),
+    ],
+)
+def test_configs_with_wrong_values(small, translation, change, message):
+    write_json("configs/model.json", {**read_json("configs/model.json"), **change})
+    assert message in refused(translation.train_translation.main, TRAIN)
+
+
+def test_a_config_without_a_key(small, translation):
+    write_json("configs/model.json", {"hidden_dim": 4, "batch_size": 2})
+    message = refused(translation.train_translation.main, TRAIN)
+    assert "configs/model.json lacks dropout, num_layers" in message
+
+
+def test_one_layer_and_no_dropout(small, translation):
+    write_json(
+        "configs/model.json", {"hidden_dim": 6, "dropout": 0, "num_layers": 1, "batch_size": 16}
+    )
+    write_json("configs/small_log.json", read_json("configs/small_log.json")[:1])
+    translation.train_translation.main(TRAIN)
+    translation.eval_dump.main(["--dataset", "small"])
+    assert ("normal_A", 0, "grad") in load_logs("outputs/small_logs.pkl").arrays
+
+
+def test_baselines_of_another_vocabulary(small, translation):
+    train_all(translation)
+    translation.eval_dump.main(["--dataset", "small"])
+    path = Path("outputs/smallembedding256translation.pkl")
+    collect = ["--datasets", "small", "--out_file", "stats.pkl"]
+    path.write_bytes(pickle.dumps(np.zeros((7, 7), dtype=np.float32)))
+    message = refused(translation.collect_translation_stats.main, collect)
+    assert "has the shape (7, 7), but the logs use pieces up to" in message
+    path.write_bytes(pickle.dumps([1, 2]))
+    assert "holds no array" in refused(translation.collect_translation_stats.main, collect)
+    path.unlink()
+    Path("outputs/small_ibm1_beta.pkl").write_bytes(pickle.dumps({"data": np.zeros(3)}))
+    assert "no sparse table" in refused(translation.collect_translation_stats.main, collect)
+
+
+def test_logs_of_classification_are_refused(small, translation):
+    content = {
+        "format": "attention_dynamics.logs", "version": 1, "dataset": "small",
+        "metas": {("normal_A", 0, "val_acc"): 1.0},
+        "splits": {"val": 1, "train": 0}, "index": np.array([0]),
+        "src": {"values": np.array([1, 2], dtype=np.int32), "offsets": np.array([0, 2])},
+        "trg": np.array([1]),
+        "arrays": {("normal_A", 0, k): np.ones(2, np.float32) for k in ("alpha", "beta")},
+    }  # fmt: skip
+    Path("outputs").mkdir()
+    Path("outputs/small_logs.pkl").write_bytes(pickle.dumps(content))
+    message = refused(
+        translation.collect_translation_stats.main,
+        ["--datasets", "small", "--out_file", "stats.pkl"],
+    )
+    assert "targets must be sentences" in message
+
+
+@pytest.mark.parametrize("dataset", ["../small", "/etc", "", "a b"])
+def test_names_that_lead_out_of_the_folders(small, dataset):
+    process = run_script(
+        "translation/train_translation.py", "--dataset", dataset, "--seed", 1, cwd=small
+    )
+    assert_refused(process, "must have a plain name")
+
+
+def test_json_lists_of_the_news_commentary_sets(small, translation):
+    """The published form of these sets: a JSON list of sentences per side."""
+    folder = Path("data/news-commentary-v14-en-nl")
+    folder.mkdir()
+    for split in ("train", "val"):
+        for side, ending in (("aa", "src"), ("bb", "trg")):
+            lines = Path(f"data/small/{split}.{side}").read_text().splitlines()
+            (folder / f"{split}.{ending}").write_text(json.dumps(lines))
+    shutil.copy("data/small/small.model", folder / "news-commentary-v14-en-nl.model")
+    news = translation.data.load_dataset("news_commentary_v14_en_nl")
+    same = translation.data.load_dataset("small")
+    np.testing.assert_array_equal(news.train.src.values, same.train.src.values)
+    assert news.val.references == same.val.references
+    (folder / "val.src").write_text('["one", 2]')
+    with pytest.raises(InputError, match=r"val\.src must be a JSON list of sentences"):
+        translation.data.load_dataset("news_commentary_v14_en_nl")
+
+
+def test_a_carriage_return_that_torchtext_takes_for_a_line_end(small, translation):
+    """It would shift one side of multi30k against the other."""
+    folder = Path("data/multi30k")
+    shutil.copytree("data/small", folder)
+    for split in ("train", "val"):
+        for side, language in (("aa", "de"), ("bb", "en")):
+            (folder / f"{split}.{side}").rename(folder / f"{split}.{language}")
+    (folder / "small.model").rename(folder / "multi30k.model")
+    lines = (folder / "train.de").read_bytes()
+    for damaged in (lines.replace(b" ", b"\r", 1), b"\xef\xbb\xbf" + lines):
+        (folder / "train.de").write_bytes(damaged)
+        with pytest.raises(
+            InputError, match="torchtext reads other lines from data/multi30k/train"
+        ):
+            translation.data.load_dataset("multi30k")
+    (folder / "train.de").write_bytes(lines.replace(b"\n", b"\r\n"))
+    assert len(translation.data.load_dataset("multi30k").train) == 40
+
+
+def test_json_text_that_is_none(small, translation):
+    path = Path("data/x.src")
+    path.write_text('["fine", "\\ud800"]')
+    with pytest.raises(InputError, match="sentence 1 holds half of a surrogate pair"):
+        translation.data._json_list(path)
+
+
+def test_a_beam_wider_than_the_vocabulary(small, translation):
+    message = refused(translation.eval_dump.main, ["--dataset", "small", "--beam_size", "46"])
+    assert "--beam_size 46 is more than the vocabulary has pieces, 45" in message
+
+
+@pytest.mark.parametrize("script", ["eval_dump", "collect_translation_stats", "plot_dynamics"])
+@pytest.mark.parametrize("name", ["", "../small", "a\nb", "a" * 300])
+def test_names_are_checked_before_they_are_part_of_a_path(small, translation, script, name):
+    option = "--datasets" if script.startswith("collect") else "--dataset"
+    args = [option, name, *(["--out_file", "x.pkl"] if script.startswith("collect") else [])]
+    assert "must have a plain name" in refused(getattr(translation, script).main, args)
+
+
+def test_languages_that_are_the_same_or_lead_elsewhere(small, translation):
+    write_json("data/small/about.json", {"languages": ["aa", "aa"]})
+    assert 'must name the two "languages"' in refused(translation.ibm1_beta.main, TRAIN[:2])
+    write_json("data/small/about.json", {"languages": ["../aa", "bb"]})
+    assert "language '../aa' must have a plain name" in refused(
+        translation.ibm1_beta.main, TRAIN[:2]
+    )
+
+
+def _table(content: dict) -> dict:
+    table = {
+        "data": np.ones(2, np.float32),
+        "indices": np.array([0, 1], np.int32),
+        "indptr": np.minimum(np.arange(SMALL_VOCAB + 1), 2),
+        "shape": (SMALL_VOCAB, SMALL_VOCAB),
+    }
+    return {**table, **content}
+
+
+def test_tables_of_ibm1_that_are_none(small, translation):
+    train_all(translation)
+    translation.eval_dump.main(["--dataset", "small"])
+    empty = np.ones(0, dtype=np.int64)
+    unsorted = {
+        "indices": np.array([1, 0]),
+        "indptr": np.minimum(2 * np.arange(SMALL_VOCAB + 1), 2),
+    }
+    for content, message in (
+        ({"shape": (SMALL_VOCAB,)}, "no square table"),
+        ({"shape": (SMALL_VOCAB, 10**30)}, "no square table"),
+        ({"shape": (10**30, 10**30)}, "no sparse table"),
+        ({"indices": [0, 1]}, "its indices are no arrays of whole numbers"),
+        ({"indices": np.array([0, 99])}, "no sparse table: indices must be < 45"),
+        (unsorted, "its columns do not rise in each row"),
+        (
+            {"data": np.ones(0), "indices": empty, "indptr": 0 * np.arange(SMALL_VOCAB + 1)},
+            "empty table",
+        ),
+    ):
+        Path("outputs/small_ibm1_beta.pkl").write_bytes(pickle.dumps(_table(content)))
+        collect = ["--datasets", "small", "--out_file", "stats.pkl"]
+        assert message in refused(translation.collect_translation_stats.main, collect)
+
+
+def test_a_damaged_record_beside_the_logs_is_as_none(small, translation):
+    train_all(translation)
+    translation.eval_dump.main(["--dataset", "small"])
+    Path("outputs/small_logs.json").write_text('{"results": [1]}')
+    translation.collect_translation_stats.main(["--datasets", "small", "--out_file", "stats.pkl"])
