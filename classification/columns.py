@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from examples import Example, Findings, unknown_label
-
 from attention_dynamics.cli import InputError
 from attention_dynamics.storage.archives import Source
 from attention_dynamics.storage.text import delimited_rows, json_rows, text_lines
+from examples import Example, Findings, unknown_label
 
 TEXT_COLUMN, LABEL_COLUMN = "text", "label"
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from examples import FULL
 
 from attention_dynamics.analysis.ragged import Ragged, batches_by_length, offsets_of
 from attention_dynamics.cli import InputError
@@ -16,6 +15,7 @@ from attention_dynamics.runs.paths import check_name
 from attention_dynamics.storage.files import read_json, sha256
 from attention_dynamics.storage.pickles import load_pickle
 from attention_dynamics.storage.text import has_lone_surrogate
+from examples import FULL
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from examples import FULL, Example, Findings, note_split, shuffled, split_by_seed, unknown_label
 from sources import restore_ag_news, unescape_treebank
 
 from attention_dynamics.storage import hub
+from examples import FULL, Example, Findings, note_split, shuffled, split_by_seed, unknown_label
 
 
 class _Repository(NamedTuple):

@@ -48,7 +48,6 @@ import numpy as np
 from columns import LABEL_COLUMN, TEXT_COLUMN, read_columns
 from corpus import SPLITS, Corpus, stored_vocabulary
 from data import canonical_name, data_paths
-from examples import FULL, Example, Findings
 from hub import read_hub, resolve_revision
 from sources import has_file_reader, read_file, read_source
 from tokeniser import tokenise
@@ -62,6 +61,7 @@ from attention_dynamics.runs.records import file_facts, preparation_command
 from attention_dynamics.storage.archives import Source
 from attention_dynamics.storage.files import write_json, write_pickle
 from attention_dynamics.storage.pickles import load_pickle
+from examples import FULL, Example, Findings
 
 TOY = "toy"
 VECTORS = Path("data") / "w2v.pkl"

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import BinaryIO
 
+from attention_dynamics.cli import InputError
+from attention_dynamics.storage.archives import Source
+from attention_dynamics.storage.text import delimited_rows, text_lines
 from examples import (
     LABELLED_SENTENCES,
     MULTI_DOMAIN,
@@ -20,10 +23,6 @@ from examples import (
     unknown_label,
     unlike,
 )
-
-from attention_dynamics.cli import InputError
-from attention_dynamics.storage.archives import Source
-from attention_dynamics.storage.text import delimited_rows, text_lines
 
 # --- IMDB: aclImdb/{train,test}/{pos,neg}/ID_RATING.txt
 
