@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 
-from attention_dynamics.cli import InputError, RunError, Terminated, count
+from attention_dynamics.cli import InputError, RunError, Terminated, count, terminate
 
 # Seconds that a process is given to write its training state, when it is to end.
 _PATIENCE = 30
@@ -100,7 +100,7 @@ def _killed(number: int, worker) -> RunError:
 
 def _work(connection: Connection, function: Callable) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, terminate)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         while True:
@@ -115,10 +115,6 @@ def _work(connection: Connection, function: Callable) -> None:
             connection.send(answer)
     except (EOFError, OSError, Terminated):  # the connection is closed, or this process is ended
         return
-
-
-def _terminate(*_) -> None:
-    raise Terminated
 
 
 def _end_with_parent() -> None:

@@ -34,7 +34,7 @@ def run_script(main: Callable[[], object]) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for a terminal without Greek
     try:
-        signal.signal(signal.SIGTERM, _terminate)
+        signal.signal(signal.SIGTERM, terminate)
         main()
     except InputError as error:
         _end(f"{name}: error: {error}", 2)
@@ -55,11 +55,14 @@ def run_script(main: Callable[[], object]) -> None:
     except KeyboardInterrupt:
         _end(f"{name}: interrupted", 130)
     except Terminated:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _end(f"{name}: terminated", 143)
 
 
-def _terminate(*_) -> None:
-    raise Terminated
+def terminate(*_) -> None:
+    """The handler of SIGTERM: raise Terminated; a second SIGTERM (SLURM sends two) is ignored."""
+    if not isinstance(sys.exc_info()[1], Terminated):
+        raise Terminated
 
 
 def one_line(text: str) -> str:

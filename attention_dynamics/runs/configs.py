@@ -16,7 +16,7 @@ from pathlib import Path
 from attention_dynamics.cli import LARGEST_SEED, InputError
 from attention_dynamics.names import PAPER_SEEDS, PAPER_UNIFORM_SEED, UNIFORM
 from attention_dynamics.runs.paths import log_config_path, run_folder
-from attention_dynamics.runs.records import read_run
+from attention_dynamics.runs.records import is_unfinished
 from attention_dynamics.storage.files import read_json, write_json
 
 
@@ -169,7 +169,7 @@ def finished_runs(dataset: str, config: dict) -> dict[tuple[int, bool], list[int
         seed, uniform = int(match[1]), match[2] == "uniform"
         if folder != run_folder(dataset, config, seed, uniform):
             continue  # of another config
-        if (folder / "run.json").exists() and not read_run(folder).get("finished"):
+        if is_unfinished(folder):
             print(f"note: {folder} is not finished: left out", file=sys.stderr)
             continue
         steps = [re.fullmatch(r"model(\d+)", path.name) for path in folder.iterdir()]

@@ -58,6 +58,16 @@ def log_config_path(dataset: str) -> Path:
     return Path("configs") / f"{dataset}_log.json"
 
 
+def record_path(folder: Path) -> Path:
+    """The record of a run, which exists if and only if the run is finished."""
+    return folder / "run.json"
+
+
+def unfinished_path(folder: Path) -> Path:
+    """The record of a run that has begun and is not finished."""
+    return folder / "unfinished.json"
+
+
 def state_path(folder: Path) -> Path:
     """The training state of a run that is not finished."""
     return folder / "state"

@@ -1,4 +1,4 @@
-"""Records of runs (run.json), their provenance, and locks."""
+"""Records of runs (unfinished.json, then run.json), their provenance, and locks."""
 
 import contextlib
 import datetime
@@ -20,7 +20,12 @@ import torch
 
 import attention_dynamics
 from attention_dynamics.cli import InputError, RunError
-from attention_dynamics.runs.paths import checkpoint_path, state_path
+from attention_dynamics.runs.paths import (
+    checkpoint_path,
+    record_path,
+    state_path,
+    unfinished_path,
+)
 from attention_dynamics.storage.files import (
     read_json,
     remove_abandoned,
@@ -80,14 +85,20 @@ def differences(earlier: dict, now: dict) -> str:
 
 
 def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
-    """Open the run ``folder`` for writing; False when this very run is finished there already.
+    """Open the run ``folder`` for writing; False if this run is already finished there.
 
-    ``settings`` is what decides the weights (seed, config, data checksum, steps, ...). A run of
-    other settings is not touched: InputError names the difference, unless ``overwrite``. An
-    unfinished one of the same settings keeps its training state and its checkpoints, to go on.
+    An unfinished run with the same settings keeps its resume state and its checkpoints.
+
+    Args:
+        folder: directory of the run.
+        settings: everything that determines the weights (seed, config, data checksum, steps, ...).
+        overwrite: whether to replace a run with different settings, or a finished one.
+
+    Raises InputError, which names the difference, if ``folder`` holds a run with different settings
+    and ``overwrite`` is false.
     """
-    record, state = folder / "run.json", state_path(folder)
-    if record.exists() and not overwrite:
+    record, begun, state = record_path(folder), unfinished_path(folder), state_path(folder)
+    if (record.exists() or begun.exists()) and not overwrite:
         earlier = read_run(folder)
         old = {"format": earlier.get("format", RUN_FORMAT), **earlier["settings"]}
         new = {"format": RUN_FORMAT, **json.loads(json.dumps(settings))}
@@ -104,7 +115,10 @@ def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
                     "gone; --overwrite trains the run anew"
                 )
             state.unlink(missing_ok=True)
+            begun.unlink(missing_ok=True)
             return False
+        if record.exists():  # earlier versions wrote run.json at the start of a run
+            record.replace(begun)
         if state.exists():
             return True
     elif not overwrite and (others := sorted(folder.glob("model*"))):
@@ -112,18 +126,20 @@ def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
             f"{folder} holds {len(others)} checkpoint(s) without a run.json, made by other code; "
             "move them away, or --overwrite replaces them"
         )
-    # In this order: whenever this is stopped, what is there is no run but the one that it says.
+    # In this order: if it stops after any line, the record still describes the checkpoints.
     state.unlink(missing_ok=True)
-    begun = {"format": RUN_FORMAT, "settings": settings, **provenance(), "finished": None}
-    write_json(record, begun)
+    content = {"format": RUN_FORMAT, "settings": settings, **provenance(), "finished": None}
+    write_json(begun, content)
+    record.unlink(missing_ok=True)
     for stale in folder.glob("model*"):
         stale.unlink()
     return True
 
 
 def read_run(folder: Path) -> dict:
-    """What ``run.json`` says; InputError when it is no run record."""
-    record = folder / "run.json"
+    """The record of a run, finished or not; InputError if it is not a run record."""
+    record = record_path(folder)
+    record = record if record.exists() else unfinished_path(folder)
     try:
         content = read_json(record, "run record")
     except InputError as error:
@@ -134,11 +150,11 @@ def read_run(folder: Path) -> dict:
 
 
 def check_trained_on(folder: Path, checksum: str) -> None:
-    """Refuse a run that was trained on other data than is there now (it says so in run.json).
+    """Raise InputError if the run was trained on data that differ from the current data.
 
-    Runs of other code have no run.json: nothing is known of their data, and nothing checked.
+    Runs of other code have no record: nothing is known about their data, and nothing is checked.
     """
-    if not (folder / "run.json").exists():
+    if not (record_path(folder).exists() or unfinished_path(folder).exists()):
         return
     trained = read_run(folder)["settings"].get("data")
     if trained != checksum:
@@ -149,12 +165,22 @@ def check_trained_on(folder: Path, checksum: str) -> None:
 
 
 def finish_run(folder: Path, results: dict) -> None:
-    """Note in ``run.json`` that the run is finished, and what came out; its state is removed."""
-    record = folder / "run.json"
-    content = read_json(record, "run record")
+    """Write run.json, with the ``results``: the run is finished. Its resume state is removed."""
+    begun = unfinished_path(folder)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    write_json(record, {**content, "finished": now, "results": results})
+    content = {**read_json(begun, "run record"), "finished": now, "results": results}
+    write_json(record_path(folder), content)
     state_path(folder).unlink(missing_ok=True)
+    begun.unlink(missing_ok=True)
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Whether a run has begun in ``folder`` and is not finished.
+
+    Runs of other code have no record and count as finished.
+    """
+    begun = record_path(folder).exists() or unfinished_path(folder).exists()
+    return begun and not read_run(folder).get("finished")
 
 
 # What a file system without locks answers.

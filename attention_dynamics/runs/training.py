@@ -57,8 +57,9 @@ class Training:
                     loss.backward()
                     optimizer.step()
 
-    On SIGINT and SIGTERM the update that is under way is finished, and the state written. A loss or
-    weights that are not finite end the run with a RunError, and replace no earlier state.
+    On SIGINT and SIGTERM the current update is finished and the state is saved. A second SIGTERM is
+    ignored, since SLURM sends two; a second Ctrl-C ends the run at once. A loss or weights that are
+    not finite end the run with a RunError and replace no earlier state.
 
     Attributes:
         step: updates made, those of earlier processes included.
@@ -92,7 +93,7 @@ class Training:
         self._examples = None
         self._kept_step: int | None = None
         self._next_time = 0.0
-        self._updating = False
+        self._updating = self._stopping = False
         self._signal: int | None = None
 
     def __enter__(self) -> "Training":
@@ -114,8 +115,11 @@ class Training:
             self._signals.close()
 
     def _stop(self, number: int, frame) -> None:
-        if self._updating and self._signal is None:
-            self._signal = number  # the update is finished first; a second signal ends it at once
+        if self._stopping and number == signal.SIGTERM:
+            return
+        first, self._stopping = not self._stopping, True
+        if first and self._updating:
+            self._signal = number  # the update is finished first
             return
         end_on(number)
 
@@ -127,7 +131,7 @@ class Training:
         self.step += 1
         self._updating = False
         if self._signal is not None:
-            self._stop(self._signal, None)
+            end_on(self._signal)
         if self.step % self.every == 0:
             self._check_losses()
             if time.perf_counter() >= self._next_time:

@@ -238,7 +238,7 @@ def test_a_full_disk_names_the_file_and_leaves_nothing_half_written(small_set):
     assert "train_classifier.py: failed: File too large (models/small/" in process.stderr
     assert "Traceback" not in process.stderr
     folder = next((small_set / "models" / "small").iterdir())
-    assert os.listdir(folder) == ["run.json"]
+    assert os.listdir(folder) == ["unfinished.json"]
 
 
 def test_checkpoints_of_other_data_are_refused(small_set, classification):

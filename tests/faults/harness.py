@@ -14,6 +14,7 @@ import resource
 import shutil
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -130,14 +131,22 @@ CASES = {
 }
 
 
-def start(folder: Path, case: Case, kill_at: int | None = None, largest: int | None = None):
+def start(
+    folder: Path,
+    case: Case,
+    kill_at: int | None = None,
+    largest: int | None = None,
+    terminate: bool = False,
+):
     """The process that runs ``case`` in ``folder``.
 
     It kills itself at file event ``kill_at``, and can write no file of more than ``largest`` bytes.
+    With ``terminate`` it gets SIGTERM in the middle of the first write of its resume state, again
+    at each file event of the following 10 ms, and at their end.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    process = context.Process(target=_run, args=(folder, case, kill_at, largest))
+    process = context.Process(target=_run, args=(folder, case, kill_at, largest, terminate))
     process.start()
     return process
 
@@ -167,7 +176,13 @@ def output_of(folder: Path) -> str:
     return (folder / "printed.txt").read_text()
 
 
-def _run(folder: Path, case: Case, kill_at: int | None, largest: int | None) -> None:
+def _run(
+    folder: Path,
+    case: Case,
+    kill_at: int | None,
+    largest: int | None,
+    terminate: bool,
+) -> None:
     os.chdir(folder)
     with open("printed.txt", "wb") as printed:
         os.dup2(printed.fileno(), 1)
@@ -183,6 +198,8 @@ def _run(folder: Path, case: Case, kill_at: int | None, largest: int | None) -> 
     if largest is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
     events = _watch_files(kill_at)
+    if terminate:
+        sys.addaudithook(_terminator())
     from attention_dynamics.cli import run_script
 
     run_script(module.main)
@@ -205,6 +222,20 @@ def _watch_files(kill_at: int | None) -> list:
 
     sys.addaudithook(hook)
     return events
+
+
+def _terminator():
+    """The audit hook that sends the SIGTERMs of :func:`start`."""
+    last = threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGTERM))
+
+    def hook(event: str, args: tuple) -> None:
+        if event == "os.rename" and last.ident is None and str(args[1]).endswith("state"):
+            last.start()
+            os.kill(os.getpid(), signal.SIGTERM)
+        elif event in ("open", "os.rename", "os.remove") and last.is_alive():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return hook
 
 
 def make_folder(folder: Path, case: Case) -> None:
@@ -257,6 +288,13 @@ class Victim:
         self.seconds = time.perf_counter() - begun
         self.result = result_of(folder / "whole")
 
+    def prepared_copy(self, name: str) -> Path:
+        """A new folder ``name`` in which the case can be run."""
+        folder = self.folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self.folder / "prepared", folder)
+        return folder
+
     def kill_until_done(self, rng: random.Random, most: int, timed: float) -> int:
         """Start, kill, start again, ... to the end; how often it was killed.
 
@@ -264,9 +302,7 @@ class Victim:
         After ``most`` kills it is left to finish. AssertionError when the result differs from that
         of the whole run.
         """
-        folder = self.folder / "killed"
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self.folder / "prepared", folder)
+        folder = self.prepared_copy("killed")
         kills = 0
         while kills < most:
             if rng.random() < timed:

@@ -119,15 +119,16 @@ def test_damaged_run_records(tmp_path, every, finished):
     (folder / "model0").write_bytes(b"x")
     if finished:
         finish_run(folder, {"test_acc": {"0": 0.5}})
-    whole = (folder / "run.json").read_bytes()
+    record = folder / ("run.json" if finished else "unfinished.json")
+    whole = record.read_bytes()
     for content in damaged(whole, max(every // 20, 1)):
-        (folder / "run.json").write_bytes(content)
+        record.write_bytes(content)
         (folder / "model0").write_bytes(b"x")
         try:
             begun = begin_run(folder, SETTINGS, False)
         except InputError as error:
             assert str(folder) in str(error) and "--overwrite" in str(error)
-            assert (folder / "model0").exists() and (folder / "run.json").read_bytes() == content
+            assert (folder / "model0").exists() and record.read_bytes() == content
         else:
             assert begun or finished
 

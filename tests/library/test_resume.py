@@ -21,7 +21,7 @@ from attention_dynamics.runs import records
 from attention_dynamics.runs import training as training_module
 from attention_dynamics.runs.outputs import Parts, keep, kept
 from attention_dynamics.runs.paths import state_path
-from attention_dynamics.runs.records import begin_run, finish_run, locked
+from attention_dynamics.runs.records import begin_run, finish_run, is_unfinished, locked
 from attention_dynamics.runs.training import Training
 from attention_dynamics.storage.files import read_json, write_json
 
@@ -95,7 +95,21 @@ def test_a_signal_finishes_the_update_and_writes_the_state(tmp_path, number, at)
     assert training.notes["seen"] == [*range(1, at + 1), *range(at + 2, 10)]  # not that of the stop
 
 
-def test_a_second_signal_ends_at_once_and_keeps_the_earlier_state(tmp_path):
+def test_a_second_sigterm_is_ignored(tmp_path):
+    """SLURM sends two at a time limit."""
+
+    def stop(step):
+        if step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Terminated):
+        train(tmp_path / "state", 9, stop)
+    assert kept(tmp_path / "state", {})["step"] == 5
+    assert same(train(tmp_path / "state", 9)[0], train(None, 9)[0])
+
+
+def test_a_second_ctrl_c_ends_at_once_and_keeps_the_earlier_state(tmp_path):
     def stop(step):
         if step == 4:
             os.kill(os.getpid(), signal.SIGINT)
@@ -213,7 +227,7 @@ def test_a_diverging_classifier_names_step_examples_and_checkpoint(
         f"the loss of step 7 is inf (training examples {', '.join(map(str, examples))}): training "
         f"has diverged; the last good checkpoint is {folder}/model5"
     )
-    assert sorted(os.listdir(folder)) == ["model0", "model5", "run.json", "state"]
+    assert sorted(os.listdir(folder)) == ["model0", "model5", "state", "unfinished.json"]
     monkeypatch.setattr(module, "F", torch.nn.functional)
     module.main(args)  # whatever it was: the same command goes on from the last state
     resumed = (folder / "model11").read_bytes()
@@ -230,19 +244,36 @@ def test_an_unfinished_run_goes_on_and_another_is_refused(tmp_path):
     (folder / "model0").write_bytes(b"x")
     state_path(folder).write_bytes(b"state")
     assert begin_run(folder, settings, False)
-    assert sorted(os.listdir(folder)) == ["model0", "run.json", "state"]
+    assert sorted(os.listdir(folder)) == ["model0", "state", "unfinished.json"]
+    assert is_unfinished(folder)
     for other in ({**settings, "seed": 2}, {**settings, "data": "abd"}):
         with pytest.raises(InputError, match=r"an unfinished run of other settings \((seed|data)"):
             begin_run(folder, other, False)
-    record = read_json(folder / "run.json")
-    write_json(folder / "run.json", {**record, "format": 2})
+    record = read_json(folder / "unfinished.json")
+    write_json(folder / "unfinished.json", {**record, "format": 2})
     with pytest.raises(InputError, match=r"\(format was 2, is 1\); --overwrite replaces it"):
         begin_run(folder, settings, False)
     assert begin_run(folder, settings, True)
-    assert os.listdir(folder) == ["run.json"]
+    assert os.listdir(folder) == ["unfinished.json"]
     state_path(folder).write_bytes(b"state")
     finish_run(folder, {})
     assert os.listdir(folder) == ["run.json"]
+    assert not is_unfinished(folder)
+    assert begin_run(folder, settings, True)
+    assert os.listdir(folder) == ["unfinished.json"]
+
+
+def test_an_unfinished_run_of_an_earlier_version_resumes(tmp_path):
+    """It wrote run.json, without a time in "finished", at the start of a run."""
+    begin_run(tmp_path, {"seed": 1}, False)
+    (tmp_path / "unfinished.json").rename(tmp_path / "run.json")
+    (tmp_path / "model0").write_bytes(b"x")
+    state_path(tmp_path).write_bytes(b"state")
+    assert is_unfinished(tmp_path)
+    with pytest.raises(InputError, match="an unfinished run of other settings"):
+        begin_run(tmp_path, {"seed": 2}, False)
+    assert begin_run(tmp_path, {"seed": 1}, False)
+    assert sorted(os.listdir(tmp_path)) == ["model0", "state", "unfinished.json"]
 
 
 def test_saving_more_often_changes_no_state_of_a_resumed_translator(
