@@ -15,7 +15,9 @@ from attention_dynamics.runs.paths import check_name
 from attention_dynamics.storage.files import read_json, sha256
 from attention_dynamics.storage.pickles import load_pickle
 from attention_dynamics.storage.text import has_lone_surrogate
-from examples import FULL
+
+# The tasks of the papers, as they are called in file names.
+DATASETS = ("IMDB", "Furd", "AG_News", "Newsgroups", "Yelp", "Amzn", "SMS")
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
@@ -131,7 +133,7 @@ def require_both_classes(dataset: Dataset) -> None:
 
 def _absent(dataset: str, path: Path) -> InputError:
     there = (p.name.removesuffix("_train.json") for p in Path("data").glob("*_train.json"))
-    return absent_data_error(dataset, path, there, FULL, "--train FILE --test FILE")
+    return absent_data_error(dataset, path, there, DATASETS, "--train FILE --test FILE")
 
 
 def _read(path: Path) -> tuple[list[str], Ragged, np.ndarray]:

@@ -45,15 +45,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from columns import LABEL_COLUMN, TEXT_COLUMN, read_columns
-from corpus import SPLITS, Corpus, stored_vocabulary
 from data import canonical_name, data_paths
-from hub import read_hub, resolve_revision
-from sources import has_file_reader, read_file, read_source
-from tokeniser import tokenise
-from toy import Toy, make_toy
+from preparation.columns import LABEL_COLUMN, TEXT_COLUMN, read_columns
+from preparation.corpus import SPLITS, Corpus, stored_vocabulary
+from preparation.examples import FULL, Example, Findings
+from preparation.hub import read_hub, resolve_revision
+from preparation.sources import has_file_reader, read_file, read_source
+from preparation.tokeniser import tokenise
+from preparation.toy import Toy, make_toy
+from preparation.vectors import read_vectors
 from tqdm import tqdm
-from vectors import read_vectors
 
 from attention_dynamics.cli import InputError, run_script, script_parser
 from attention_dynamics.reporting.tables import format_table
@@ -61,7 +62,6 @@ from attention_dynamics.runs.records import file_facts, preparation_command
 from attention_dynamics.storage.archives import Source
 from attention_dynamics.storage.files import write_json, write_pickle
 from attention_dynamics.storage.pickles import load_pickle
-from examples import FULL, Example, Findings
 
 TOY = "toy"
 VECTORS = Path("data") / "w2v.pkl"

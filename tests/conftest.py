@@ -21,16 +21,22 @@ GOLDEN = Path(__file__).resolve().parent / "golden"
 def load_folder(folder: Path) -> SimpleNamespace:
     """Every module of an experiment's folder, imported as its scripts import each other.
 
-    The folders share module names (models, data), so those of another folder are forgotten first.
+    The modules of a package in the folder are attributes of the package. The folders share names
+    (models, data, preparation), so those of another folder are forgotten first.
     """
-    names = sorted(path.stem for path in folder.glob("*.py"))
-    for name in names:
-        sys.modules.pop(name, None)
+    paths = [*folder.glob("*.py"), *folder.glob("preparation/[!_]*.py")]
+    names = sorted(".".join(path.relative_to(folder).with_suffix("").parts) for path in paths)
+    for name in [*sys.modules]:
+        if name in names or name.partition(".")[0] == "preparation":
+            del sys.modules[name]
     sys.path.insert(0, str(folder))
     try:
-        return SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+        modules = {name: importlib.import_module(name) for name in names}
     finally:
         sys.path.remove(str(folder))
+    if "preparation" in sys.modules:
+        modules["preparation"] = sys.modules["preparation"]
+    return SimpleNamespace(**{name: module for name, module in modules.items() if "." not in name})
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 from data import LAYOUTS, VOCAB_SIZE, Layout, left_out_of_pieces, make_pieces
-from sources import (
+from preparation.sources import (
     FULL,
     LANGUAGES,
     REPOSITORIES,
@@ -59,7 +59,7 @@ from sources import (
     read_source,
     split_by_seed,
 )
-from toy import SOURCE, TARGET, Toy, make_toy
+from preparation.toy import SOURCE, TARGET, Toy, make_toy
 
 from attention_dynamics.cli import InputError, count, run_script, script_parser, seed
 from attention_dynamics.reporting.tables import format_table

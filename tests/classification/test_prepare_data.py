@@ -114,13 +114,13 @@ TREES = {
     ],
 )
 def test_tokens(classification, text, tokens):
-    assert classification.tokeniser.tokenise(text) == tokens.split()
+    assert classification.preparation.tokeniser.tokenise(text) == tokens.split()
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet=list("aSn'tdmrevl.,-_!*1 2&<>/;`\"’é\u0301İ")) | st.text())
 def test_tokens_of_tokens_are_the_same(classification, text):
-    tokenise = classification.tokeniser.tokenise
+    tokenise = classification.preparation.tokeniser.tokenise
     tokens = tokenise(text)
     assert tokenise(" ".join(tokens)) == tokens
     assert not any(token.split() != [token] for token in tokens)
@@ -316,7 +316,9 @@ def test_sms_both_spellings_and_quotes_are_text(prepare, folder):
 
 
 def test_complete_counts_give_no_warning(prepare, folder, classification, monkeypatch):
-    monkeypatch.setitem(classification.examples.FULL, "Furd", {"train": (1, 1), "test": (1, 1)})
+    monkeypatch.setitem(
+        classification.preparation.examples.FULL, "Furd", {"train": (1, 1), "test": (1, 1)}
+    )
     members = {f"{split}.txt": text for split, text in TREES.items()}
     prepare("Furd", "--source", zipped(folder / "trees.zip", members))
     assert about(folder, "Furd")["warnings"] == []
@@ -545,7 +547,7 @@ def test_toy_truth_is_where_it_says(prepare, folder):
 
 def test_toy_evidence_is_worth_what_it_says(classification):
     """Around evidence words the share of label 1 is sigmoid(strength), by strength in four bins."""
-    toy = classification.toy.make_toy(1)
+    toy = classification.preparation.toy.make_toy(1)
     strengths, votes = [], []
     for tokens, label in zip(toy.sentences["train"], toy.labels["train"], strict=True):
         for before, word in zip(["", *tokens], tokens, strict=False):
@@ -554,7 +556,7 @@ def test_toy_evidence_is_worth_what_it_says(classification):
                 votes.append(label)
     strengths, votes = np.array(strengths), np.array(votes)
     expected = 1 / (1 + np.exp(-strengths))
-    noise = classification.toy.NOISE
+    noise = classification.preparation.toy.NOISE
     expected = expected * (1 - noise) + (1 - expected) * noise
     for low in (-4.5, -2, 0, 2):
         inside = (strengths >= low) & (strengths < low + 2.5)
@@ -564,7 +566,7 @@ def test_toy_evidence_is_worth_what_it_says(classification):
 
 def test_toy_needs_order(classification):
     """A bag of words classifies 85 to 90% of the test set; one that sees `not` clearly more."""
-    toy = classification.toy.make_toy(0)
+    toy = classification.preparation.toy.make_toy(0)
 
     def after_not(words):
         return [f"not {b}" if a == "not" else b for a, b in zip(["", *words], words, strict=False)]
@@ -581,7 +583,7 @@ def test_toy_needs_order(classification):
 
 
 def test_toy_depends_on_the_seed(classification):
-    one, two = (classification.toy.make_toy(seed) for seed in (0, 1))
+    one, two = (classification.preparation.toy.make_toy(seed) for seed in (0, 1))
     assert one.sentences["test"] != two.sentences["test"]
     assert one.evidence.keys() != two.evidence.keys()
 

@@ -301,7 +301,7 @@ def word_vectors(suffix: str):
 
         def read() -> None:
             wanted = {"film", "good", "bad", "x"}
-            vectors = scripts.classification.vectors.read_vectors(path, wanted)
+            vectors = scripts.classification.preparation.vectors.read_vectors(path, wanted)
             assert vectors.keys() <= wanted
             assert len({len(vector) for vector in vectors.values()}) <= 1
             for vector in vectors.values():
@@ -404,7 +404,7 @@ def segment_file(folder, scripts):
     paths = [f"{path}.xml" for path in sides]
 
     def read() -> None:
-        split = scripts.translation.sources.read_files(paths, "--val")
+        split = scripts.translation.preparation.sources.read_files(paths, "--val")
         assert all(src and trg for src, trg in split.pairs)
 
     return Path(paths[0]), read
@@ -415,9 +415,9 @@ def sentence_table(folder, scripts):
     write_text(path, "".join(f"sentence {n} here\tzin {n} hier\n" for n in range(5)) + "\t\n")
 
     def read() -> None:
-        found = scripts.translation.sources.Findings()
-        source = scripts.translation.sources.Source(path)
-        splits = scripts.translation.sources.read_source("news_commentary_v14_en_nl", source, found)
+        sources = scripts.translation.preparation.sources
+        found, source = sources.Findings(), sources.Source(path)
+        splits = sources.read_source("news_commentary_v14_en_nl", source, found)
         assert all(src and trg for src, trg in splits["train"].pairs)
 
     return path, read

@@ -286,6 +286,7 @@ def test_troubleshooting_quotes_what_scripts_say():
         for path in [
             *ROOT.glob("*/*.py"),
             *ROOT.glob("attention_dynamics/*/*.py"),
+            *ROOT.glob("*/preparation/*.py"),
             *ROOT.glob("*.sh"),
         ]
         if path.is_file()

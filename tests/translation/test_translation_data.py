@@ -132,7 +132,7 @@ def test_counts_that_are_not_those_of_the_distribution_are_said(
     )
     assert "val has 20 pairs, the complete public distribution 1,014" in warnings[1]
     assert f"WARNING: {warnings[0]}\nWARNING: {warnings[1]}" in capsys.readouterr().err
-    monkeypatch.setitem(translation.sources.FULL, "multi30k", {"train": 60, "val": 20})
+    monkeypatch.setitem(translation.preparation.sources.FULL, "multi30k", {"train": 60, "val": 20})
     prepare("multi30k", "--source", folder / "raw", "--overwrite")
     assert about(folder, "multi30k")["warnings"] == []
 
@@ -658,7 +658,7 @@ def test_names_that_lead_elsewhere(prepare, folder, name, languages, message):
 @pytest.fixture(scope="module")
 def toys(translation):
     """The toy languages of two seeds."""
-    return [translation.toy.make_toy(seed) for seed in (0, 1)]
+    return [translation.preparation.toy.make_toy(seed) for seed in (0, 1)]
 
 
 def test_toy_is_written_as_it_is_made(folder, translation, toys):

@@ -8,7 +8,7 @@ from typing import BinaryIO
 from attention_dynamics.cli import InputError
 from attention_dynamics.storage.archives import Source
 from attention_dynamics.storage.text import delimited_rows, text_lines
-from examples import (
+from preparation.examples import (
     LABELLED_SENTENCES,
     MULTI_DOMAIN,
     Example,

@@ -3,10 +3,17 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sources import restore_ag_news, unescape_treebank
-
 from attention_dynamics.storage import hub
-from examples import FULL, Example, Findings, note_split, shuffled, split_by_seed, unknown_label
+from preparation.examples import (
+    FULL,
+    Example,
+    Findings,
+    note_split,
+    shuffled,
+    split_by_seed,
+    unknown_label,
+)
+from preparation.sources import restore_ag_news, unescape_treebank
 
 
 class _Repository(NamedTuple):

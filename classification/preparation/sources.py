@@ -9,12 +9,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from reviews import read_amzn, read_imdb, read_yelp, reviews_file
-
 from attention_dynamics.cli import InputError
 from attention_dynamics.storage.archives import Source
 from attention_dynamics.storage.text import delimited_rows, text_lines
-from examples import (
+from preparation.examples import (
     FULL,
     Example,
     Findings,
@@ -27,6 +25,7 @@ from examples import (
     split_by_seed,
     unlike,
 )
+from preparation.reviews import read_amzn, read_imdb, read_yelp, reviews_file
 
 
 def read_source(dataset: str, source: Source, seed: int, found: Findings) -> Iterator[Example]:

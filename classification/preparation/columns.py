@@ -6,7 +6,7 @@ from typing import BinaryIO
 from attention_dynamics.cli import InputError
 from attention_dynamics.storage.archives import Source
 from attention_dynamics.storage.text import delimited_rows, json_rows, text_lines
-from examples import Example, Findings, unknown_label
+from preparation.examples import Example, Findings, unknown_label
 
 TEXT_COLUMN, LABEL_COLUMN = "text", "label"
 

@@ -1,0 +1,1 @@
+"""What only prepare_data.py uses: readers of the public distributions, and the toy corpus."""

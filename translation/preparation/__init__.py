@@ -1,0 +1,1 @@
+"""What only prepare_data.py uses: readers of the public corpora, and the toy languages."""
