@@ -59,6 +59,7 @@ from attention_dynamics.analysis.statistics import summarise
 from attention_dynamics.cli import run_script
 from attention_dynamics.device import peak_memory_mb
 from attention_dynamics.lstm import lstm_states
+from attention_dynamics.names import METRICS
 
 HERE = Path(__file__).resolve().parent
 SECTIONS = (
@@ -447,7 +448,7 @@ def collect_scale_logs(path: Path) -> dict:
         "px": words[0].astype(np.float32)[logs.src.values] * sign,
         "logistic": words[1][logs.src.values] * sign,
     }
-    for metric in agreement.METRICS:
+    for metric in METRICS:
         for split, perf, heldout in (
             ("val", "test_acc", "train_acc"),
             ("train", "train_acc", "test_acc"),

@@ -9,10 +9,13 @@ from attention_dynamics.analysis.inputs import load_inputs as load
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.analysis.statistics import summarise
+from attention_dynamics.names import PERFORMANCES
 from attention_dynamics.runs.paths import embedding_beta_path, logistic_beta_path
 
 # The splits of the logs, and the accuracy measured on each.
-ACCURACIES = {"val": "test_acc", "train": "train_acc"}
+ACCURACIES = {
+    split: key for split, (key, _) in PERFORMANCES["classification"]["acc"].splits.items()
+}
 
 
 def summarise_measured(measured: AnalysisInputs, metric: str, split: str, seed: int) -> dict:

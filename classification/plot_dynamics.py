@@ -23,13 +23,11 @@ from measured import ACCURACIES, beta_sign, load_inputs, summarise_measured
 from planted import planted_mask
 
 from attention_dynamics.cli import InputError, count, run_script, script_parser, seed
-from attention_dynamics.names import METRICS
-from attention_dynamics.reporting.figures import LEVELS, plot_dynamics
+from attention_dynamics.names import METRICS, PERFORMANCES, SHORT
+from attention_dynamics.reporting.figures import plot_dynamics
 from attention_dynamics.reporting.viewer import choose_examples, examples_at, write_token_page
 from attention_dynamics.storage.files import check_writable
 
-PERF_LABELS = {"test_acc": "test accuracy", "train_acc": "training accuracy"}
-SHORT = {"top 5% match": "top5", "kendall tau": "tau"}
 SENTIMENT = ("negative", "positive")
 LABEL_NAMES = {
     "IMDB": SENTIMENT,
@@ -88,7 +86,7 @@ def parse_args(argv=None) -> argparse.Namespace:
 def main(argv=None) -> None:
     args = parse_args(argv)
     args.dataset = canonical_name(args.dataset)
-    perf = ACCURACIES[args.split]
+    perf, perf_label = PERFORMANCES["classification"]["acc"].splits[args.split]
     out_dir = Path(args.out_dir)
     page = out_dir / f"{args.dataset}_tokens.html"
     check_writable(page)
@@ -119,7 +117,7 @@ def main(argv=None) -> None:
         examples,
         beta_sign(measured.logs),
         perf=perf,
-        perf_label=PERF_LABELS[perf],
+        perf_label=perf_label,
         label_names=LABEL_NAMES.get(args.dataset, ("label 0", "label 1")),
         marked=planted_mask(args.dataset, logs),
     )
@@ -130,8 +128,8 @@ def main(argv=None) -> None:
             result,
             title=f"{args.dataset}, {args.split} examples",
             metric=metric,
-            perf_label=PERF_LABELS[perf],
-            levels=(*LEVELS, "normal") if args.include_normal else LEVELS,
+            perf_label=perf_label,
+            include_normal=args.include_normal,
         )
         for path in paths:
             print(path)

@@ -21,13 +21,11 @@ from measured import SPLITS, load_inputs, performance, summarise_measured
 from tqdm import tqdm
 
 from attention_dynamics.cli import count, run_script, script_parser, seed
-from attention_dynamics.names import METRICS
+from attention_dynamics.names import METRICS, PERFORMANCES
 from attention_dynamics.reporting.tables import FORMATS, result_tables, titled
 from attention_dynamics.runs.outputs import read_output_record
 from attention_dynamics.runs.paths import logs_path
 from attention_dynamics.storage.files import check_writable, write_pickle
-
-PERFORMANCES = {"acc": "token accuracy", "bleu": "BLEU"}
 
 
 def parse_args(argv=None) -> argparse.Namespace:
@@ -72,7 +70,7 @@ def main(argv=None) -> None:
     datasets = list(dict.fromkeys(args.datasets))
     metrics = METRICS if args.include_kendall_tau else METRICS[:1]
     splits = SPLITS if args.include_train_results else SPLITS[:1]
-    kinds = [*PERFORMANCES] if args.include_bleu_results else ["acc"]
+    kinds = [*PERFORMANCES["translation"]] if args.include_bleu_results else ["acc"]
 
     results, signatures, aligned = {}, {}, []
     todo = [
@@ -104,7 +102,7 @@ def main(argv=None) -> None:
     else:
         for kind in kinds:
             some = {key: found for key, found in results.items() if key[3].endswith(kind)}
-            print(result_tables(some, PERFORMANCES[kind], args.format) + "\n")
+            print(result_tables(some, PERFORMANCES["translation"][kind].label, args.format) + "\n")
         if aligned:
             title = "alignment error rate against the true links (lower is better)"
             print(titled(title, aligned, args.format) + "\n")

@@ -10,6 +10,7 @@ from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.analysis.statistics import summarise
 from attention_dynamics.cli import InputError
+from attention_dynamics.names import PERFORMANCES
 from attention_dynamics.runs.paths import ibm1_beta_path, translation_beta_path
 
 SPLITS = ("val", "train")
@@ -17,7 +18,7 @@ SPLITS = ("val", "train")
 
 def performance(split: str, kind: str) -> str:
     """The name in the logs of token accuracy ("acc") or BLEU ("bleu") on a split."""
-    return f"{split}_{kind}"
+    return PERFORMANCES["translation"][kind].splits[split][0]
 
 
 def summarise_measured(

@@ -22,23 +22,14 @@ from pathlib import Path
 
 from alignment import true_cells
 from data import load_dataset
-from measured import SPLITS, load_inputs, performance, summarise_measured
+from measured import SPLITS, load_inputs, summarise_measured
 
 from attention_dynamics.cli import InputError, count, run_script, script_parser, seed
-from attention_dynamics.names import METRICS
-from attention_dynamics.reporting.figures import LEVELS, plot_dynamics
+from attention_dynamics.names import METRICS, PERFORMANCES, SHORT
+from attention_dynamics.reporting.figures import plot_dynamics
 from attention_dynamics.reporting.viewer import choose_examples, examples_at, write_matrix_page
 from attention_dynamics.runs.paths import check_name
 from attention_dynamics.storage.files import check_writable
-
-# Performance in the logs -> (what it measures, what stands behind its numbers).
-PERFS = {
-    "val_acc": ("validation token accuracy", "%"),
-    "train_acc": ("training token accuracy", "%"),
-    "val_bleu": ("BLEU", ""),
-    "train_bleu": ("BLEU on training pairs", ""),
-}
-SHORT = {"top 5% match": "top5", "kendall tau": "tau"}
 
 
 def parse_args(argv=None) -> argparse.Namespace:
@@ -93,8 +84,8 @@ def parse_args(argv=None) -> argparse.Namespace:
 def main(argv=None) -> None:
     args = parse_args(argv)
     check_name(args.dataset)
-    perf = performance(args.split, args.perf)
-    perf_label, unit = PERFS[perf]
+    performance = PERFORMANCES["translation"][args.perf]
+    perf, perf_label = performance.splits[args.split]
     out_dir = Path(args.out_dir)
     page = out_dir / f"{args.dataset}_matrices.html"
     check_writable(page)
@@ -125,7 +116,14 @@ def main(argv=None) -> None:
         m: summarise_measured(measured, m, args.split, args.perf, args.seed) for m in metrics
     }
     write_matrix_page(
-        page, logs, pieces, examples, perf=perf, perf_label=perf_label, unit=unit, marked=marked
+        page,
+        logs,
+        pieces,
+        examples,
+        perf=perf,
+        perf_label=perf_label,
+        unit=performance.unit,
+        marked=marked,
     )
     print(page)
     for metric, result in results.items():
@@ -136,8 +134,8 @@ def main(argv=None) -> None:
             metric=metric,
             perf_label=perf_label,
             percent=True,
-            unit=unit,
-            levels=(*LEVELS, "normal") if args.include_normal else LEVELS,
+            unit=performance.unit,
+            include_normal=args.include_normal,
         )
         for path in paths:
             print(path)

@@ -10,7 +10,6 @@ b[argmax(a)].
 import numpy as np
 
 from attention_dynamics.analysis.ragged import Ragged, batches_by_length
-from attention_dynamics.names import METRICS
 
 # Work is cut into slices of about this many scores, so that what is in between stays in the cache.
 _SCORES_AT_ONCE = 1 << 13
@@ -21,11 +20,9 @@ _BLOCK = 16
 
 def agreement(metric: str, first: Ragged, second: Ragged) -> np.ndarray:
     """``(rows,)`` float64: the metric between each row of ``first`` and of ``second``."""
-    if metric == "top 5% match":
-        return top_match(first, second)
-    if metric == "kendall tau":
-        return kendall_tau(first, second)
-    raise ValueError(f"unknown metric {metric!r}; there are {', '.join(METRICS)}")
+    if metric not in _FUNCTIONS:
+        raise ValueError(f"unknown metric {metric!r} (expected one of {', '.join(_FUNCTIONS)})")
+    return _FUNCTIONS[metric][0](first, second)
 
 
 def top_match(first: Ragged, second: Ragged) -> np.ndarray:
@@ -179,16 +176,22 @@ def shuffled(scores: Ragged, seed: int) -> Ragged:
 
 
 def expected_by_chance(metric: str, scores: Ragged) -> np.ndarray:
-    """``(rows,)``: the exact expectation of the agreement with a random order of ``scores``.
+    """``(rows,)``: the exact expectation of the agreement with a random order of ``scores``."""
+    return _FUNCTIONS[metric][1](scores)
 
-    For the top 5% match it is the share of entries with fewer than ceil(0.05 n) strictly greater
-    ones (ceil(0.05 n) / n without ties); for Kendall's tau it is 0 where tau is defined, by
-    symmetry.
+
+def _expected_tau(scores: Ragged) -> np.ndarray:
+    """0 by symmetry; NaN where tau is undefined."""
+    low = np.minimum.reduceat(scores.values, scores.offsets[:-1])
+    high = np.maximum.reduceat(scores.values, scores.offsets[:-1])
+    return np.where(low < high, 0.0, np.nan)
+
+
+def _expected_top_match(scores: Ragged) -> np.ndarray:
+    """The fraction of entries with fewer than ceil(0.05 n) strictly greater ones in their row.
+
+    Without ties that is ceil(0.05 n) / n.
     """
-    if metric == "kendall tau":
-        low = np.minimum.reduceat(scores.values, scores.offsets[:-1])
-        high = np.maximum.reduceat(scores.values, scores.offsets[:-1])
-        return np.where(low < high, 0.0, np.nan)
     lengths = scores.lengths
     row = np.repeat(np.arange(len(scores)), lengths)
     if scores.values.dtype == np.float32:
@@ -204,6 +207,13 @@ def expected_by_chance(metric: str, scores: Ragged) -> np.ndarray:
     greater = np.maximum.accumulate(np.where(new, np.arange(len(falling)), 0))
     greater = place[greater]
     return scores.counts(greater < np.repeat(_top_size(lengths), lengths)) / lengths
+
+
+# Metric -> its agreement, and the expectation of that under a random order.
+_FUNCTIONS = {
+    "top 5% match": (top_match, _expected_top_match),
+    "kendall tau": (kendall_tau, _expected_tau),
+}
 
 
 def bootstrap_interval(

@@ -5,7 +5,7 @@ the gold run, past the level that the KTIW of a run whose attention stays *unifo
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib.style
@@ -16,20 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
+from attention_dynamics.names import LEVELS
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.storage.files import atomic_write, write_text
 
-# name in the result -> (formula, what it is, colour, dashes). The colours, after Okabe and Ito,
-# stay apart for the colour-blind; the dashes tell the lines apart in print without colour.
-_LEVELS = {
-    "normal": (r"A(\alpha_A, \beta_B)", "KTIW of a normal run", "#56B4E9", (1, 1)),
-    "unif": (r"A(\alpha_A, \beta^{uf})", "KTIW of the uniform run", "#D55E00", ()),
-    "grad": (r"A(\Delta_A, \beta^{uf})", "gradient influence", "#B8860B", (7, 2)),
-    "px": (r"A(\beta^{px}, \beta^{uf})", "bag of embeddings", "#009E73", (4, 2)),
-    "ibm1": (r"A(\beta^{ibm1}, \beta^{uf})", "IBM Model 1", "#882255", (4, 1, 1, 1, 1, 1)),
-    "logistic": (r"A(\beta^{lr}, \beta^{uf})", "logistic regression", "#B0589A", (4, 2, 1, 2)),
-}
-LEVELS = ("unif", "grad", "px", "ibm1", "logistic")
 _ALPHA, _PERF, _CHANCE, _TEXT = "#0072B2", "#333333", "#6b6b6b", "#222222"
 _STYLE = {
     "font.size": 9,
@@ -53,7 +43,7 @@ def plot_dynamics(
     perf_label: str,
     percent: bool = False,
     unit: str = "%",
-    levels: Sequence[str] = LEVELS,
+    include_normal: bool = False,
 ) -> list[Path]:
     """Draw ``result``; write ``{path_stem}.svg``, ``.png`` and ``.csv``; the paths, in this order.
 
@@ -67,7 +57,7 @@ def plot_dynamics(
         perf_label: what ``alpha_perfs`` measures, e.g. "test accuracy", for the lower axis.
         percent: True when ``alpha_perfs`` run to 100 already (translation), False for fractions.
         unit: what stands behind a number of ``alpha_perfs`` out of 100; "" for BLEU.
-        levels: which ``agr_*`` to draw, where ``result`` has them; see LEVELS, "normal" besides.
+        include_normal: whether to draw ``agr_normal``, the KTIW of a normal run, too.
     """
 
     def draw() -> Figure:
@@ -78,7 +68,7 @@ def plot_dynamics(
             perf_label=perf_label,
             percent=percent,
             unit=unit,
-            levels=levels,
+            include_normal=include_normal,
         )
 
     return write_figure(path_stem, draw, dynamics_rows(result), title)
@@ -165,7 +155,7 @@ def draw_dynamics(
     perf_label: str,
     percent: bool = False,
     unit: str = "%",
-    levels: Sequence[str] = LEVELS,
+    include_normal: bool = False,
 ) -> Figure:
     """The figure of :func:`plot_dynamics`, in the current style."""
     figure = Figure(figsize=_SIZE)
@@ -176,8 +166,9 @@ def draw_dynamics(
     upper.set_title(title)
 
     labels = [_draw_alpha(upper, iterations, result)]
-    for name in levels:
-        if f"agr_{name}" in result and np.isfinite(result[f"agr_{name}"]):
+    for name in LEVELS:
+        hidden = name == "normal" and not include_normal
+        if not hidden and np.isfinite(result.get(f"agr_{name}", np.nan)):
             labels.append(_draw_level(upper, name, result, end_bar=len(labels)))
     if np.isfinite(result["baseline_exact"]):
         exact = result["baseline_exact"]
@@ -214,7 +205,7 @@ def _draw_alpha(axes: Axes, iterations: np.ndarray, result: dict) -> tuple[float
 
 def _draw_level(axes: Axes, name: str, result: dict, end_bar: int) -> tuple[float, str, str]:
     """A level agr_* as a line, its 95% interval as a bar to the right of the axes; its label."""
-    formula, meaning, colour, dashes = _LEVELS[name]
+    formula, _, meaning, colour, dashes = LEVELS[name]
     level = result[f"agr_{name}"]
     axes.axhline(level, color=colour, linewidth=1.5, dashes=dashes or (None, None))
     low, high = result[f"agr_{name}_interval"]
@@ -309,7 +300,7 @@ def _mark_xi(
 
     Its text stands in the margin, where it hides no curve, at the end that is not ``taken``.
     """
-    colour = _LEVELS["unif"][2]
+    colour = LEVELS["unif"].colour
     place = 0.08 if taken > 0.5 else 0.82
     crossing = _crossing(result, "unif")
     if crossing is None:

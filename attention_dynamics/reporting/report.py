@@ -16,6 +16,7 @@ from pathlib import Path
 from scipy.stats import fisher_exact
 
 from attention_dynamics.cli import InputError
+from attention_dynamics.names import LEVELS, PERFORMANCES, SHORT
 from attention_dynamics.reporting.inventory import (
     COPYING,
     DONE,
@@ -47,27 +48,12 @@ _IDEAS = {
     "classifier is trained on what it then gives: how much is lost?",
 }
 _LEVELS = {
-    "agr_unif": "A(α, β^uf): what the uniform run knows of single words",
-    "agr_px": "A(β^px, β^uf): a bag of embeddings",
-    "agr_ibm1": "A(β^ibm1, β^uf): IBM Model 1",
-    "agr_logistic": "A(β^lr, β^uf): logistic regression",
-    "agr_grad": "A(Δ, β^uf): gradient influence",
-    "agr_normal": "A(α, β): the KTIW of a normal run",
+    **{f"agr_{key}": f"{level.symbol}: {level.label}" for key, level in LEVELS.items()},
     "baseline": "random order, drawn",
     "baseline_exact": "random order, exact",
-    "xi_unif": "performance once α agrees more than agr_unif",
-    "xi_px": "once more than agr_px",
-    "xi_ibm1": "once more than agr_ibm1",
-    "xi_logistic": "once more than agr_logistic",
-    "xi_grad": "once more than agr_grad",
-    "xi_normal": "once more than agr_normal",
+    **{f"xi_{key}": f"performance once α agrees more than agr_{key}" for key in LEVELS},
     "best_perf": "best performance of the gold run",
     "gold_iteration": "where it has it",
-}
-# What performance is, by its kind: as (classification: fractions) or out of 100 (translation).
-_PERFS = {
-    "classification": {"acc": "accuracy"},
-    "translation": {"acc": "token accuracy in percent", "bleu": "BLEU"},
 }
 # What comes with the repository.
 _SHIPPED_RESULTS = Path("results")
@@ -77,7 +63,7 @@ _SHIPPED_FIGURES = {
     "SequenceCopying": ("copying.svg", "multihead.svg"),
     "papa": ("papa_*.svg",),
 }
-_METRICS = {"top5": "top 5% match", "tau": "Kendall's tau"}
+_METRICS = {short: metric for metric, short in SHORT.items()}
 _DASH = "–"
 
 
@@ -186,7 +172,7 @@ def _agreement_tables(folder: str, numbers: list[dict], problems: list[str]) -> 
             tables = []
             for metric, kind in dict.fromkeys((key[1], _kind(key[3])) for key in own):
                 some = {k: r for k, r in own.items() if k[1] == metric and _kind(k[3]) == kind}
-                perf = _PERFS[folder].get(kind, kind)
+                perf = _performance(folder, kind)
                 title = f"{dataset}: {metric}, performance is {perf}"
                 tables.append(_level_table(title, folder, some, numbers, used))
                 for key, result in some.items():
@@ -233,6 +219,12 @@ def paper_number(numbers: list[dict], key: tuple, statistic: str, iteration=None
         if there == wanted and (any_perf or number["performance"] == perf):
             return number
     return None
+
+
+def _performance(folder: str, kind: str) -> str:
+    """What the performance of this kind is, in words."""
+    performance = PERFORMANCES[folder].get(kind)
+    return performance.label if performance else "performance"
 
 
 def _level_table(title: str, folder: str, results: dict, numbers: list, used: list) -> dict:
@@ -325,7 +317,7 @@ def _takeaway(folder: str, name: str, perf: str, result: dict) -> str:
     )
     if result.get("xi_unif") is None:
         return f"{line}. The attention of other normal runs never agreed with it more than that."
-    perf = _PERFS[folder].get(_kind(perf), "performance")
+    perf = _performance(folder, _kind(perf))
     return (
         f"{line}. The attention of other normal runs agrees with it more than that once their "
         f"{perf} is {shown(folder, 'xi_unif', result['xi_unif'])} (best of the gold run: "

@@ -8,6 +8,8 @@ import math
 import numpy as np
 from tabulate import tabulate
 
+from attention_dynamics.names import LEVELS
+
 FORMATS = ("text", "markdown", "latex", "csv", "json")
 _TABULATE = {"text": "simple", "markdown": "github", "latex": "latex_booktabs"}
 
@@ -53,9 +55,6 @@ def _shown(cell: object, digits: int) -> str:
 
 _TITLE = {"markdown": "### {}\n", "latex": "% {}"}
 
-# The levels agr_x and ξ_x, in the paper's order.
-_LEVELS = ("unif", "px", "ibm1", "logistic", "grad", "normal")
-
 
 def result_tables(results: dict, perf_label: str, fmt: str) -> str:
     """All results as one text in ``fmt`` (see tables.FORMATS).
@@ -86,7 +85,7 @@ def titled(title: str, rows: list[dict], fmt: str) -> str:
 
 def agreements_of(result: dict) -> list[str]:
     """The names x of the levels agr_x that a result holds, in the paper's order."""
-    return [name for name in _LEVELS if f"agr_{name}" in result]
+    return [name for name in LEVELS if f"agr_{name}" in result]
 
 
 def _names(results: dict) -> dict[tuple, tuple[str, ...]]:
@@ -99,7 +98,7 @@ def level_rows(results: dict, perf_label: str) -> list[dict]:
     """A row per statistic, a column per data set, split and performance (of one metric)."""
     names_of = _names(results)
     columns = {" ".join(names_of[key]): result for key, result in results.items()}
-    names = [n for n in _LEVELS if any(f"agr_{n}" in result for result in columns.values())]
+    names = [n for n in LEVELS if any(f"agr_{n}" in result for result in columns.values())]
     rows = [_row(f"agr_{n}", columns, lambda r, n=n: _interval(r, f"agr_{n}")) for n in names]
     rows.append(_row("baseline (shuffle)", columns, lambda r: r["baseline"]))
     rows.append(_row("baseline (exact)", columns, lambda r: r["baseline_exact"]))

@@ -17,7 +17,8 @@ from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.analysis.statistics import summarise
 from attention_dynamics.cli import InputError
-from attention_dynamics.reporting.figures import LEVELS, draw_dynamics, dynamics_rows, plot_dynamics
+from attention_dynamics.names import LEVELS
+from attention_dynamics.reporting.figures import draw_dynamics, dynamics_rows, plot_dynamics
 from attention_dynamics.reporting.viewer import (
     choose_examples,
     examples_at,
@@ -142,12 +143,11 @@ def check_texts_apart(figure):
     "heights", [(0.6,) * 6, (1.0,) * 6, (0.0,) * 6, (0.1, 0.11, 0.1, 0.9, 1, 0.5)]
 )
 def test_labels_do_not_overlap_nor_leave_the_figure(result, heights):
-    names = (*LEVELS, "normal")
     levels = {
-        **{f"agr_{name}": height for name, height in zip(names, heights, strict=True)},
+        **{f"agr_{name}": height for name, height in zip(LEVELS, heights, strict=True)},
         **{
             f"agr_{name}_interval": (height, height)
-            for name, height in zip(names, heights, strict=True)
+            for name, height in zip(LEVELS, heights, strict=True)
         },
     }
     figure = draw_dynamics(
@@ -155,7 +155,7 @@ def test_labels_do_not_overlap_nor_leave_the_figure(result, heights):
         title="made up",
         metric="top 5% match",
         perf_label="validation accuracy",
-        levels=names,
+        include_normal=True,
     )
     check_texts_apart(figure)
 
