@@ -15,30 +15,29 @@ from attention_dynamics.cli import InputError
 def add_device_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add ``--device`` and ``--threads``, the same in every script that computes with torch.
 
-    Returns the group that they are in, for what else a script says of the hardware.
+    Returns their argument group, to which a script may add options.
     """
     group = parser.add_argument_group("hardware")
     group.add_argument(
         "--device",
         default="auto",
         choices=["auto", "cpu", "cuda", "mps"],
-        help="where to compute; auto takes cuda, then mps, then cpu (default: %(default)s)",
+        help="device for tensors; auto takes cuda if available, else cpu (default: %(default)s)",
     )
     group.add_argument(
         "--threads",
         type=int,
         default=1,
-        help="CPU threads; the layers are small, so several runs side by side (JOBS=n in the batch "
-        "files) gain more than threads do; part of what makes a run reproducible byte for byte "
-        "(default: %(default)s)",
+        help="CPU threads; several runs in parallel gain more than threads, because the layers are "
+        "small; the same number is needed to reproduce a run byte for byte (default: %(default)s)",
     )
     return group
 
 
 def setup_device(name: str, threads: int = 1) -> torch.device:
-    """The torch device called ``name`` ("auto" picks one), with ``threads`` CPU threads set.
+    """The torch device called ``name`` ("auto": cuda if available, else cpu); sets the threads.
 
-    Raises InputError when that device is not there or threads is below 1.
+    Raises InputError if the device is not available or ``threads`` is not from 1 to 1024.
     """
     if not 1 <= threads <= 1024:
         raise InputError(f"--threads must be from 1 to 1024, not {threads}")
@@ -46,24 +45,22 @@ def setup_device(name: str, threads: int = 1) -> torch.device:
     torch.set_flush_denormal(True)
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-        if name == "cpu" and torch.backends.mps.is_available():
-            name = "mps"
     if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("--device cuda: torch sees no CUDA device here; use --device cpu")
+        raise InputError("--device cuda: torch finds no CUDA device; use --device cpu")
     if name == "mps" and not torch.backends.mps.is_available():
-        raise InputError("--device mps: torch sees no Apple GPU here; use --device cpu")
+        raise InputError("--device mps: torch finds no Apple GPU; use --device cpu")
     return torch.device(name)
 
 
 def peak_memory_mb() -> float:
-    """The most memory this process has held so far, in MB (resident set)."""
+    """The peak memory of this process so far (resident set), in MB (10^6 bytes)."""
     status = Path("/proc/self/status")
     if status.exists():
-        # Not ru_maxrss: on Linux a new process inherits that of the one which started it.
+        # Not ru_maxrss: on Linux a new process inherits that of its parent.
         lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-        return int(lines["VmHWM"].split()[0]) / 1024
+        return int(lines["VmHWM"].split()[0]) * 1024 / 1e6
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+    return peak * (1 if sys.platform == "darwin" else 1024) / 1e6
 
 
 def set_seed(seed: int) -> None:

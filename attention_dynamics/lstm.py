@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
@@ -307,6 +308,7 @@ class _Recurrence(torch.autograd.Function):
         return output
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad, grad_h, grad_c):
         h, c, *saved = ctx.saved_tensors
         directions = len(saved) // 5

@@ -376,21 +376,21 @@ def plain_logistic(
     """The reference fit in a process of its own: coefficients, peak bytes before and after."""
     examples = workload.examples(seed=0)
     labels = [label for _, label in examples]
-    before = int(peak_memory_mb() * 2**20)
+    before = int(peak_memory_mb() * 1e6)
     counts = reference.count_matrix(examples, workload.vocab)
     regression = reference.logistic_fit(counts, labels, inverse_regularisation)
-    return regression.coef_, before, int(peak_memory_mb() * 2**20)
+    return regression.coef_, before, int(peak_memory_mb() * 1e6)
 
 
 def our_logistic(workload: Workload, inverse_regularisation: float) -> tuple[np.ndarray, int, int]:
     """The same fit on sparse counts."""
     module = experiment("logistic_beta")
     split = as_split(workload.examples(seed=0))
-    before = int(peak_memory_mb() * 2**20)
+    before = int(peak_memory_mb() * 1e6)
     shares = module.word_shares(split, workload.vocab)
     regression = module.LogisticRegression(C=inverse_regularisation, max_iter=1000)
     regression.fit(shares, split.labels)
-    return regression.coef_, before, int(peak_memory_mb() * 2**20)
+    return regression.coef_, before, int(peak_memory_mb() * 1e6)
 
 
 def logistic_section(args: argparse.Namespace) -> list[dict]:
@@ -433,7 +433,7 @@ def write_scale_logs(path: Path, workload: Workload, examples: int, checkpoints:
                 logs.arrays[name, iteration, kind] = values
     save_logs(path, logs)
     numbers = sum(array.nbytes for array in logs.arrays.values())
-    return {"numbers": numbers, "file": path.stat().st_size, "peak": int(peak_memory_mb() * 2**20)}
+    return {"numbers": numbers, "file": path.stat().st_size, "peak": int(peak_memory_mb() * 1e6)}
 
 
 def collect_scale_logs(path: Path) -> dict:
@@ -456,7 +456,7 @@ def collect_scale_logs(path: Path) -> dict:
             start = time.perf_counter()
             summarise(logs, metric, split, perf, heldout, baselines, sign)
             seconds[f"{metric}, {split}"] = time.perf_counter() - start
-    return {"seconds": seconds, "peak": int(peak_memory_mb() * 2**20)}
+    return {"seconds": seconds, "peak": int(peak_memory_mb() * 1e6)}
 
 
 def scale_section(args: argparse.Namespace) -> list[dict]:

@@ -267,7 +267,7 @@ def memory_of_pass(size: Size, ours: bool) -> float:
     run = recording_pass(size) if ours else attentions_pass(size)
     before = peak_memory_mb()
     run()
-    return max((peak_memory_mb() - before) * 2**20, 1) / GIGABYTE
+    return max((peak_memory_mb() - before) * 1e6, 1) / GIGABYTE
 
 
 @torch.no_grad()

@@ -339,7 +339,7 @@ def write_logs(path: Path, args: argparse.Namespace) -> dict:
             values = rng.standard_normal(logs.num_scores, dtype=np.float32)
             logs.arrays["normal_A", iteration, kind] = values
     save_logs(path, logs)
-    return {"file": path.stat().st_size, "peak": int(peak_memory_mb() * 2**20)}
+    return {"file": path.stat().st_size, "peak": int(peak_memory_mb() * 1e6)}
 
 
 def memory_section(args: argparse.Namespace) -> list[dict]:

@@ -71,12 +71,15 @@ def load_inputs(dataset: str, baselines: dict[str, Baseline], check: Callable) -
         check(logs)
     except ValueError as error:
         raise InputError(f"logs {path} are damaged: {error}") from None
-    for (name, iteration, kind), values in logs.arrays.items():
-        if not np.isfinite(values).all():
-            raise InputError(
-                f"logs {path} hold scores that are not finite: {kind} of {name} at iteration "
-                f"{iteration}; train that run again, then dump again"
-            )
+    for name, iteration, kind in logs.arrays:
+        for split in ("val", "train"):
+            if kind == "grad" and not logs.has_scores(name, iteration, kind, split):
+                continue
+            if not np.isfinite(logs.scores(name, iteration, kind, split).values).all():
+                raise InputError(
+                    f"logs {path} hold scores that are not finite: {kind} of {name} at iteration "
+                    f"{iteration}; train that run again, then dump again"
+                )
     measured = AnalysisInputs(logs, data=_data_of(path, "eval_dump.py"))
     for name, (file, script, lay_out) in baselines.items():
         if not file.exists():

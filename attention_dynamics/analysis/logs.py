@@ -73,6 +73,14 @@ class Logs:
         """The score vectors of one checkpoint, a row per example or target position (no copy)."""
         return self.cut(self.arrays[name, iteration, kind], split)
 
+    def has_scores(self, name: str, iteration: int, kind: str, split: str) -> bool:
+        """Whether a checkpoint was dumped with these scores for ``split``.
+
+        Δ may be dumped for one split only; it is NaN in the other.
+        """
+        key = (name, iteration, kind)
+        return key in self.arrays and not np.isnan(self.scores(*key, split).values).all()
+
     def cut(self, values: np.ndarray, split: str) -> Ragged:
         """The rows of ``split`` in ``values``, an array laid out as those of the logs (no copy)."""
         rows = self.rows(split)
@@ -219,9 +227,8 @@ def _read_published(dataset: str, metas: dict, data: list) -> Logs:
     )
     example_offsets = _example_offsets(logs)
     for key in keys:
-        # Δ may be there for some examples only.
         values = np.full(logs.num_scores, np.nan, dtype=np.float32)
-        there = False
+        present = np.zeros(len(kept), dtype=bool)
         for number, example in enumerate(kept):
             scores = np.ravel(example.get(key) if example.get(key) is not None else [])
             if len(scores):  # Δ that was not asked for is an empty list
@@ -234,8 +241,18 @@ def _read_published(dataset: str, metas: dict, data: list) -> Logs:
                     )
                 with np.errstate(over="ignore"):  # what float32 cannot hold is infinite
                     values[place] = scores
-                there = True
-        if there:
+                present[number] = True
+        for split in by_split:
+            examples = logs.examples(split)
+            missing = len(examples) - int(present[examples.start : examples.stop].sum())
+            # Δ may be dumped for one split only.
+            if missing and (missing < len(examples) or key[2] != "grad"):
+                raise InputError(
+                    f"logs of {dataset}: {key[2]} of {key[0]} at iteration {key[1]} is missing for "
+                    f"{missing} of {len(examples)} {split} examples; dump them again with "
+                    "eval_dump.py"
+                )
+        if present.any():
             logs.arrays[key] = values
     return logs
 

@@ -71,6 +71,11 @@ class Ragged:
         within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return np.repeat(self.offsets[rows], lengths) + within
 
+    def check_same_rows(self, other: "Ragged") -> None:
+        """Raise ValueError unless ``other`` has rows of the same lengths."""
+        if not np.array_equal(self.offsets, other.offsets):
+            raise ValueError("the rows of the two score arrays differ in number or length")
+
     def take(self, rows) -> "Ragged":
         """Some rows, in the order named."""
         rows = np.asarray(rows, dtype=np.int64)

@@ -9,12 +9,7 @@ import math
 
 import numpy as np
 
-from attention_dynamics.analysis.agreement import (
-    agreement,
-    bootstrap_interval,
-    expected_by_chance,
-    shuffled,
-)
+from attention_dynamics.analysis.agreement import agreement, expected_by_chance, shuffled
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import InputError
@@ -34,25 +29,34 @@ def summarise(
     """All numbers of one row of the paper's table.
 
     Args:
-        logs: of one data set.
-        metric: one of ``agreement.METRICS``.
+        logs: of one dataset.
+        metric: one of ``names.METRICS``.
         split: "val" or "train", the examples compared.
-        perf: the accuracy in ``logs.metas`` that picks the gold iteration and that ξ is read from.
-        heldout_perf: the accuracy on the other split, for the held-out choice of the gold iteration
-            (departure 10); None when it was not dumped.
+        perf: the performance in ``logs.metas`` that selects the gold iteration and gives ξ.
+        heldout_perf: the performance on the other split, for the held-out choice of the gold
+            iteration (departure 10); None if it was not dumped.
         baselines: result name ("px", "logistic", ...) -> scores laid out as the arrays of ``logs``.
-        beta_sign: ``(scores,)`` +1 or -1 that turns β into a vote for the correct label; None when
-            it is one already.
-        seed: of the shuffles and of the bootstrap.
+        beta_sign: ``(scores,)`` +1 or -1, which makes β a vote for the correct label; None if it
+            already is one.
+        seed: random seed of shuffles and bootstrap.
 
     Returns:
         The published keys ``agr_*``, ``xi_*``, ``best_perf``, ``baseline``, ``alpha_corrs``
-        (iterations,), ``alpha_perfs`` (iterations,), ``iterations``; and beside them
-        ``gold_iteration``, ``agr_*_interval`` (bootstrap 95% over examples, at the iteration of the
-        maximum), ``agr_*_iteration``, ``curve_*`` (the agreement at each iteration of the rival),
-        ``alpha_corrs_std`` and ``alpha_perfs_std`` (over runs), ``alpha_corrs_interval``
-        (iterations, 2), ``baseline_exact`` (the expectation of ``baseline``), ``heldout`` (the
-        agr_* with the held-out gold iteration).
+        (iterations,), ``alpha_perfs`` (iterations,), ``iterations``, and in addition:
+
+        - ``gold_iteration``, ``agr_*_iteration``; ``curve_*``: agreement at each iteration
+        - ``agr_*_interval``: 95% bootstrap interval over examples; the choice of the maximum over
+          checkpoints is repeated in each resample, the gold iteration is given
+        - ``xi_*_bracket``: performance at the last checkpoint not above ``agr_*``, and at the first
+          one above it (= ``xi_*``); None where there is no such checkpoint
+        - ``alpha_corrs_std``, ``alpha_perfs_std``: standard deviation over runs
+        - ``alpha_corrs_interval`` (iterations, 2): 95% bootstrap interval of the mean over runs and
+          examples, both resampled; ``interval_note``: the caveat if there are fewer than five runs,
+          else None; ``num_runs``: the runs compared
+        - ``baseline_exact``: the expectation of ``baseline``
+        - ``heldout``: the ``agr_*`` with the held-out gold iteration
+
+    Raises InputError if the logs lack a run, an iteration or a performance.
     """
     compared = sorted(n for n in logs.names() if n.startswith("normal_") and n != GOLD)
     for name in (GOLD, UNIFORM, *(compared or ["normal_B"])):
@@ -97,12 +101,9 @@ def summarise(
         "iterations": iterations,
         "alpha_corrs": by_run.mean(axis=0),
         "alpha_corrs_std": _std(by_run),
-        "alpha_corrs_interval": np.array(
-            [
-                bootstrap_interval(_mean_over_runs(same[:, t]), example, seed)
-                for t in range(len(iterations))
-            ]
-        ),
+        "alpha_corrs_interval": two_way_interval(same, example, seed),
+        "num_runs": len(compared),
+        "interval_note": _interval_note(len(compared)),
         "alpha_perfs": perfs.mean(axis=0),
         "alpha_perfs_std": _std(perfs),
     }
@@ -112,10 +113,10 @@ def summarise(
         curve = {t: float(_mean(values)) for t, values in per_row.items()}
         best = max(curve, key=lambda t: (not np.isnan(curve[t]), curve[t]))
         result[f"agr_{name}"] = curve[best]
-        result[f"agr_{name}_interval"] = bootstrap_interval(per_row[best], example, seed)
+        result[f"agr_{name}_interval"] = maximum_interval([*per_row.values()], example, seed)
         result[f"agr_{name}_iteration"] = best
         result[f"curve_{name}"] = curve
-        result[f"xi_{name}"] = _first_above(result, curve[best])
+        result[f"xi_{name}"], result[f"xi_{name}_bracket"] = _xi(result, curve[best])
     if heldout_perf is not None and (GOLD, gold_iteration, heldout_perf) in logs.metas:
         heldout_iteration = _best_iteration(logs, heldout_perf)
         result["heldout"] = {
@@ -144,10 +145,9 @@ def _rivals(logs: Logs, scores, split: str, other_run: str, baselines: dict):
                 t: (alpha, scores(other_run, t, "beta")) for t in logs.iterations(other_run)
             },
         }
-        if (GOLD, gold_iteration, "grad") in logs.arrays:
+        if logs.has_scores(GOLD, gold_iteration, "grad", split):
             grad = scores(GOLD, gold_iteration, "grad")
-            if not np.isnan(grad.values).all():
-                pairs["grad"] = {t: (grad, beta) for t, beta in uniform.items()}
+            pairs["grad"] = {t: (grad, beta) for t, beta in uniform.items()}
         for name, values in baselines.items():
             cut = logs.cut(values, split)
             pairs[name] = {t: (cut, beta) for t, beta in uniform.items()}
@@ -193,18 +193,94 @@ def _highest(values) -> float:
     return float(np.fmax.reduce(list(values)))
 
 
-def _mean_over_runs(values: np.ndarray) -> np.ndarray:
-    return _mean(values.T)
-
-
 def _std(by_run: np.ndarray) -> np.ndarray:
     """Sample standard deviation over runs, axis 0 (0 for a single run)."""
     return by_run.std(axis=0, ddof=1) if len(by_run) > 1 else np.zeros(by_run.shape[1])
 
 
-def _first_above(result: dict, level: float) -> float | None:
-    """ξ: alpha_perfs where alpha_corrs first exceeds ``level``; None if it never does."""
-    for corr, perf in zip(result["alpha_corrs"], result["alpha_perfs"], strict=True):
-        if corr > level:
-            return float(perf)
-    return None
+def crossing(alpha_corrs: np.ndarray, level: float) -> int | None:
+    """The position of ξ: the first of ``alpha_corrs`` above ``level``; None if none is."""
+    above = np.flatnonzero(np.asarray(alpha_corrs) > level)
+    return int(above[0]) if len(above) else None
+
+
+def _xi(result: dict, level: float) -> tuple[float | None, tuple[float | None, float | None]]:
+    """ξ, and the performances at the checkpoints that it lies between."""
+    perfs = [float(perf) for perf in result["alpha_perfs"]]
+    first = crossing(result["alpha_corrs"], level)
+    if first is None:
+        return None, (perfs[-1], None)
+    return perfs[first], (perfs[first - 1] if first else None, perfs[first])
+
+
+def _interval_note(num_runs: int) -> str | None:
+    if num_runs == 1:
+        return "one run: the interval covers examples only"
+    return f"only {num_runs} runs: the interval is rough" if num_runs < 5 else None
+
+
+# Own code because scipy.stats.bootstrap resamples one axis only. The examples are drawn once for
+# all curves, as counts, so that each set of resampled means is one product of matrices.
+_RESAMPLES = 1000
+
+
+def two_way_interval(per_row: np.ndarray, example: np.ndarray, seed: int) -> np.ndarray:
+    """``(iterations, 2)``: 95% percentile intervals of means over runs and examples.
+
+    Each resample draws runs and examples with replacement. A single run leaves only the examples.
+
+    Args:
+        per_row: ``(runs, iterations, rows)`` agreements; NaN is left out.
+        example: ``(rows,)`` the example of each row; the rows of an example stay together.
+        seed: random seed.
+    """
+    rng = np.random.default_rng(seed)
+    runs = len(per_row)
+    means = _resampled_means(per_row.reshape(-1, per_row.shape[-1]), example, rng)
+    means = means.reshape(_RESAMPLES, runs, -1)
+    drawn = rng.integers(0, runs, (_RESAMPLES, runs, 1))
+    return _percentiles(np.take_along_axis(means, drawn, axis=1).mean(axis=1))
+
+
+def maximum_interval(curve: list[np.ndarray], example: np.ndarray, seed: int) -> tuple:
+    """(low, high): the 95% percentile interval of the maximum over iterations of a mean.
+
+    Each resample of the examples chooses its own iteration.
+
+    Args:
+        curve: for each iteration, ``(rows,)`` agreements; NaN is left out.
+        example, seed: as in :func:`two_way_interval`.
+
+    Returns:
+        (nan, nan) if no agreement is defined.
+    """
+    means = _resampled_means(np.array(curve), example, np.random.default_rng(seed))
+    return tuple(_percentiles(np.fmax.reduce(means, axis=1)[:, None])[0].tolist())
+
+
+def _resampled_means(
+    per_row: np.ndarray, example: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """``(resamples, series)``: means of ``per_row`` (series, rows) over drawn examples."""
+    _, group = np.unique(example, return_inverse=True)
+    size = int(group.max()) + 1
+    defined = ~np.isnan(per_row)
+    sums = np.array([np.bincount(group, row, size) for row in np.where(defined, per_row, 0)]).T
+    numbers = np.array([np.bincount(group, row, size) for row in defined]).T
+    means = np.full((_RESAMPLES, len(per_row)), np.nan)
+    for some in np.array_split(np.arange(_RESAMPLES), 20):  # bounds the memory
+        drawn = rng.integers(0, size, (len(some), size))
+        drawn += size * np.arange(len(some))[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=len(some) * size).reshape(-1, size)
+        counts = counts.astype(np.float64)
+        total = counts @ numbers
+        means[some] = np.divide(counts @ sums, total, out=means[some], where=total > 0)
+    return means
+
+
+def _percentiles(means: np.ndarray) -> np.ndarray:
+    """``(series, 2)``: the 2.5% and 97.5% percentiles of ``means`` (resamples, series)."""
+    defined = (column[~np.isnan(column)] for column in means.T)
+    return np.array(
+        [np.percentile(column, [2.5, 97.5]) if len(column) else (np.nan,) * 2 for column in defined]
+    )

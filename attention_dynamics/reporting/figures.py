@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
+from attention_dynamics.analysis.statistics import crossing
 from attention_dynamics.names import LEVELS
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.storage.files import atomic_write, write_text
@@ -132,19 +133,13 @@ def dynamics_rows(result: dict) -> list[dict]:
         interval = result[f"agr_{name}_interval"]
         rows.append(row(f"agr_{name}", best, result[f"agr_{name}"], interval=interval))
     for name in names:
-        crossing = _crossing(result, name)
-        t = None if crossing is None else result["iterations"][crossing]
+        position = crossing(result["alpha_corrs"], result[f"agr_{name}"])
+        t = None if position is None else result["iterations"][position]
         rows.append(row(f"xi_{name}", t, result[f"xi_{name}"]))
     rows.append(row("baseline", None, result["baseline"]))
     rows.append(row("baseline_exact", None, result["baseline_exact"]))
     rows.append(row("best_perf", result["gold_iteration"], result["best_perf"]))
     return rows
-
-
-def _crossing(result: dict, name: str) -> int | None:
-    """The place in ``iterations`` of ξ: the first whose alpha_corrs exceeds ``agr_{name}``."""
-    above = np.flatnonzero(np.asarray(result["alpha_corrs"]) > result[f"agr_{name}"])
-    return int(above[0]) if len(above) else None
 
 
 def draw_dynamics(
@@ -302,13 +297,13 @@ def _mark_xi(
     """
     colour = LEVELS["unif"].colour
     place = 0.08 if taken > 0.5 else 0.82
-    crossing = _crossing(result, "unif")
-    if crossing is None:
+    position = crossing(result["alpha_corrs"], result["agr_unif"])
+    if position is None:
         text = "$\\xi$: none\n" + r"$\alpha$ never exceeds $A(\alpha_A, \beta^{uf})$"
         _note(lower, 1.02, place, text)
         return
-    t = iterations[crossing]
-    perf = scale * result["alpha_perfs"][crossing]
+    t = iterations[position]
+    perf = scale * result["alpha_perfs"][position]
     for axes in (upper, lower):
         axes.axvline(t, color=colour, linewidth=1, dashes=(1, 1.5), zorder=1)
     diamond = {"marker": "D", "color": colour, "linestyle": "none", "zorder": 4}

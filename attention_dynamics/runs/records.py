@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import errno
 import fcntl
+import importlib.metadata
 import json
 import os
 import platform
@@ -14,9 +15,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
-
-import numpy
-import torch
 
 import attention_dynamics
 from attention_dynamics.cli import InputError, RunError
@@ -37,6 +35,13 @@ from attention_dynamics.storage.files import (
 RUN_FORMAT = 1
 
 
+# The pinned packages that can change a number.
+_PACKAGES = (
+    "torch", "torchtext", "numpy", "scipy", "scikit-learn", "sacrebleu", "sentencepiece",
+    "datasets", "transformers", "accelerate", "seqeval",
+)  # fmt: skip
+
+
 def provenance() -> dict:
     """What is needed to run this again: command, commit, versions, machine, time (UTC)."""
     return {
@@ -45,8 +50,7 @@ def provenance() -> dict:
         "versions": {
             "attention_dynamics": attention_dynamics.__version__,
             "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": numpy.__version__,
+            **{name: _version(name) for name in _PACKAGES},
         },
         "machine": platform.machine(),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -63,6 +67,13 @@ def preparation_command(argv: list[str] | None) -> str:
     given = sys.argv[1:] if argv is None else argv
     shown = [Path(word).name if os.path.isabs(word) else word for word in map(str, given)]
     return shlex.join(["python", "prepare_data.py", *shown])
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _commit() -> str | None:

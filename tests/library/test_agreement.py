@@ -9,16 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from attention_dynamics.analysis import agreement as agreement_module
 from attention_dynamics.analysis.agreement import (
     agreement,
-    bootstrap_interval,
     expected_by_chance,
-    kendall_tau,
     shuffled,
     top_match,
 )
-from attention_dynamics.analysis.ragged import Ragged, offsets_of
+from attention_dynamics.analysis.kendall import kendall_tau
+from attention_dynamics.analysis.ragged import Ragged, batches_by_length, offsets_of
+from attention_dynamics.names import METRICS
 
 
 def rows(*vectors) -> Ragged:
@@ -58,6 +57,19 @@ def test_kendall_tau_by_hand():
     assert np.isnan(undefined).all()
 
 
+def test_kendall_tau_does_not_exceed_1():
+    # Without clipping, the rounding of 65 / sqrt(65) / sqrt(65) gives 1.0000000000000002.
+    tied = rows([*range(11), 10])
+    assert kendall_tau(tied, tied).tolist() == [1.0]
+    assert kendall_tau(tied, rows([*range(11, 0, -1), 1])).tolist() == [-1.0]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_agreement_rejects_rows_of_different_lengths(metric):
+    with pytest.raises(ValueError, match="differ in number or length"):
+        agreement(metric, rows([1, 2], [3, 4, 5]), rows([1, 2, 3], [4, 5]))
+
+
 vectors = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=50), min_size=1, max_size=12)
 
 
@@ -91,7 +103,7 @@ def test_long_rows_equal_one_at_a_time():
     np.testing.assert_allclose(taus[[0, 1, 2, 3, 5]], slow, rtol=0, atol=1e-12)
 
 
-def test_unknown_metric_is_named():
+def test_agreement_names_an_unknown_metric():
     with pytest.raises(ValueError, match="spearman"):
         agreement("spearman", rows([1, 2]), rows([1, 2]))
 
@@ -124,43 +136,9 @@ def test_expectation_of_the_baseline_is_that_of_many_shuffles():
     assert np.isnan(taus[1])
 
 
-def test_bootstrap_interval_covers_what_it_should():
-    rng = np.random.default_rng(1)
-    covered = 0
-    for trial in range(100):
-        sample = (rng.random(200) < 0.3).astype(float)
-        low, high = bootstrap_interval(sample, np.arange(200), trial, resamples=300)
-        covered += low <= 0.3 <= high
-    # 95 expected; fewer than 85 or all 100 would each have a probability below 1%.
-    assert 85 <= covered <= 99
-
-
-def test_bootstrap_interval_keeps_the_rows_of_an_example_together():
-    # 20 examples of 50 equal rows each: as uncertain as 20 numbers, not as 1000.
-    values = np.repeat(np.random.default_rng(2).random(20), 50)
-    together = bootstrap_interval(values, np.repeat(np.arange(20), 50), 0)
-    apart = bootstrap_interval(values, np.arange(1000), 0)
-    assert together[1] - together[0] > 4 * (apart[1] - apart[0])
-    assert np.isnan(bootstrap_interval(np.array([np.nan]), np.array([0]), 0)).all()
-
-
-def test_rows_are_padded_to_little_more_than_their_length(monkeypatch):
-    """A document without a word beside long ones: the rows padded together are alike in length."""
+def test_batches_by_length_bounds_the_padding():
     lengths = np.array([2] * 40 + [1, 3000, 2500, 2000])
-    rng = np.random.default_rng(0)
-    first, second = (
-        Ragged(rng.standard_normal(lengths.sum(), dtype=np.float32), offsets_of(lengths))
-        for _ in range(2)
-    )
-    sizes, tau_b = [], agreement_module._tau_b
-
-    def noted(a, b, lengths):
-        sizes.append(a.size)
-        return tau_b(a, b, lengths)
-
-    monkeypatch.setattr(agreement_module, "_tau_b", noted)
-    taus = kendall_tau(first, second)
-    longer = np.flatnonzero(lengths > 1)
-    expected = [kendalltau(first[row], second[row]).statistic for row in longer]
-    np.testing.assert_allclose(taus[longer], expected, atol=1e-12)
-    assert np.isnan(taus[40]) and max(sizes) <= agreement_module._SCORES_AT_ONCE
+    batches = batches_by_length(lengths, most_rows=len(lengths), most_values=5500)
+    assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
+    # 3000 alone, 2500 and 2000 padded to 5000, the 41 short ones together.
+    assert [len(batch) * lengths[batch].max() for batch in batches] == [3000, 5000, 82]

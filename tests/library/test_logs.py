@@ -104,6 +104,23 @@ def test_published_scores_of_another_length_are_refused(tmp_path, scores):
         load_logs(path)
 
 
+def test_published_gradients_may_cover_one_split_only(tmp_path):
+    logs = small_logs()
+    logs.arrays["normal_A", 0, "grad"] = np.array([*range(5), *[np.nan] * 4], dtype=np.float32)
+    published = published_layout(logs, [([1, 2], 0)] * 4 + [([1, 6, 7, 2], 1)])
+    path = tmp_path / "tiny_logs.pkl"
+    path.write_bytes(pickle.dumps(published))
+    back = load_logs(path)
+    assert back.has_scores("normal_A", 0, "grad", "val")
+    assert not back.has_scores("normal_A", 0, "grad", "train")
+    published["data"][1]["normal_A", 0, "grad"] = None
+    path.write_bytes(pickle.dumps(published))
+    with pytest.raises(
+        InputError, match=r"grad of normal_A at iteration 0 is missing for 1 of 2 val examples"
+    ):
+        load_logs(path)
+
+
 def test_the_file_is_hardly_larger_than_its_numbers(tmp_path):
     rng = np.random.default_rng(0)
     src = Ragged.from_rows([np.full(length, 7) for length in rng.integers(100, 300, 200)])

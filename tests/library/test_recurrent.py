@@ -53,6 +53,15 @@ def test_states_and_gradients_equal_the_packed_layer(
     torch.testing.assert_close(results[0][0], results[1][0], rtol=0, atol=1e-6)
 
 
+def test_lstm_states_reject_a_second_derivative():
+    lstm = nn.LSTM(3, 2)
+    flat = torch.randn(4, 3, requires_grad=True)
+    states, _ = lstm_states(lstm, flat, torch.tensor([4]))
+    (grad,) = torch.autograd.grad(states.pow(2).sum(), flat, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
 @pytest.mark.parametrize("from_zero", [True, False])
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_pulled_back_gradients_equal_those_of_a_pass_for_each_replica(bidirectional, from_zero):

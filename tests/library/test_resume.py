@@ -180,6 +180,16 @@ def test_all_generators_come_back():
 # --- divergence ---
 
 
+def test_finite_weights_whose_sum_overflows_are_saved(tmp_path):
+    model, optimizer = made()
+    with torch.no_grad():
+        model[0].weight.fill_(3e38)
+    assert model[0].weight.sum().isinf()
+    with Training(None, {}, model, optimizer, 3) as training:
+        training.save_checkpoint(tmp_path / "model0")
+    assert (tmp_path / "model0").exists()
+
+
 @pytest.mark.parametrize("where", ["loss", "weights"])
 def test_what_is_not_finite_ends_the_run_and_is_never_kept(tmp_path, monkeypatch, where):
     monkeypatch.setattr(training_module, "_SHARE", 100.0)
