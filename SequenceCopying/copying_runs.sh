@@ -9,8 +9,4 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source ../batch.sh
 
-for num_vocab in 40 60; do
-    job "copying_40_of_$num_vocab" "$PYTHON" seq2seq.py --no_rep --num_vocab "$num_vocab" "$@"
-done
-finish
-"$PYTHON" plot_copying.py
+grid copying_figures copying "$(options copying "$@")"

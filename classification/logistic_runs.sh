@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# β^lr for each data set: logistic_beta.py over its range of C.
+# β^lr for each dataset: logistic_beta.py over its range of C.
 #
 #   bash logistic_runs.sh
 #   DATASETS="Furd SMS" JOBS=2 bash logistic_runs.sh
@@ -9,7 +9,5 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source ../batch.sh
 
-for dataset in ${DATASETS:-IMDB Furd AG_News Newsgroups Yelp Amzn SMS}; do
-    job "logistic_$dataset" "$PYTHON" logistic_beta.py --dataset "$dataset" "$@"
-done
-finish
+grid classification_logistic_runs classification_logistic "$(datasets classification)" \
+    "$(options logistic "$@")"

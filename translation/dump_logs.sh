@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Dump α, β, Δ, accuracy and BLEU of every checkpoint of the grid, and train both baselines.
 #
-#   bash dump_logs.sh                           all five data sets
+#   bash dump_logs.sh                           all five datasets
 #   DATASETS=multi30k bash dump_logs.sh --eval_bleu last
 #
 # Options are passed on to eval_dump.py. What is up to date is skipped.
@@ -9,10 +9,5 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source ../batch.sh
 
-for dataset in ${DATASETS:-multi30k iwslt14 news_commentary_v14_en_nl news_commentary_v14_en_pt news_commentary_v14_it_pt}; do
-    job "dump_$dataset" "$PYTHON" eval_dump.py --dataset "$dataset" --eval_bleu \
-        --include_train_subset "$@"
-    job "embedding_$dataset" "$PYTHON" embedding_beta.py --dataset "$dataset"
-    job "ibm1_$dataset" "$PYTHON" ibm1_beta.py --dataset "$dataset"
-done
-finish
+grid translation_dump_logs "translation_dump translation_embedding translation_ibm1" "$(datasets translation)" \
+    "$(options dump "$@")"
