@@ -156,7 +156,7 @@ rule papa_results:
 
 rule papa_figures:
     input:
-        [runs_in(folder) for folder in P_FOLDERS],
+        lambda wildcards: [run for folder in P_FOLDERS for run in runs_in(folder)],
     output:
         multiext(f"{P}/figures/", "scores.svg", *(f"{f}_lambdas.svg" for f in P_FOLDERS)),
     params:
@@ -185,4 +185,4 @@ rule papa_orders:
 
 rule papa_runs:
     input:
-        [runs_in(folder) for folder in P_FOLDERS],
+        lambda wildcards: [run for folder in P_FOLDERS for run in runs_in(folder)],
