@@ -10,7 +10,8 @@ for option in "$@"; do
 done
 cd ..
 [[ ${PYTHON:-} || ! -x .venv/bin/python ]] || PYTHON=.venv/bin/python
-if ! "${PYTHON:=python3}" -c 'import attention_dynamics, snakemake, torch' 2>/dev/null; then
+if ! "${PYTHON:=python3}" -c 'from importlib.util import find_spec
+assert all(map(find_spec, ("attention_dynamics", "snakemake", "torch")))' 2>/dev/null; then
     echo "$(basename "$0"): error: $PYTHON lacks packages; activate the environment with: source .venv/bin/activate (bash run.sh and bash test.sh, in the root, make it)" >&2
     exit 2
 fi

@@ -1,210 +1,179 @@
-"""The batch files: the grid, going on after a failure, JOBS; and run.sh on an old Python."""
+"""The batch files: the commands of their dry runs, --help; run.sh and an old Python."""
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
+from grid import commands, copy_repository, environment
 
-ROOT = Path(__file__).resolve().parents[2]
-
-# Stands in for Python: notes its arguments, fails for seed 15, sleeps when told to; lacks LACKING.
-INTERPRETER = """#!/usr/bin/env bash
-[[ $1 != -c ]] || { echo "${LACKING:-}"; exit; }
-echo "$*" >>"$CALLS"
-[[ "$*" != *"--seed 15"* ]] || { echo "seed 15 went wrong"; exit 3; }
-if [[ -n "${SLEEP:-}" ]]; then exec sleep "$SLEEP"; fi
-echo "fine"
+# Stands in for Python: Snakemake makes a dry run.
+DRY_RUN = f"""#!/usr/bin/env bash
+[[ $1 != -m ]] || set -- -m snakemake -n -p "${{@:3}}"
+exec {sys.executable} "$@"
 """
+CONFIG = "--config configs/model.json"
 
 
-@pytest.fixture
-def folder(tmp_path) -> Path:
-    """A copy of all batch files, with an interpreter that only notes its calls."""
-    for experiment in ("classification", "translation", "SequenceCopying", "papa"):
-        (tmp_path / experiment).mkdir()
-        for path in (ROOT / experiment).glob("*.sh"):
-            shutil.copy(path, tmp_path / experiment)
-    shutil.copy(ROOT / "batch.sh", tmp_path)
-    (tmp_path / "python").write_text(INTERPRETER)
-    (tmp_path / "python").chmod(0o755)
-    return tmp_path
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    """The repository without data, and an interpreter for dry runs."""
+    root = copy_repository(tmp_path_factory.mktemp("batch"))
+    (root / "python").write_text(DRY_RUN)
+    (root / "python").chmod(0o755)
+    return root
 
 
-def environment(folder: Path, **more: str) -> dict:
-    return {**os.environ, "PYTHON": str(folder / "python"), "CALLS": str(folder / "calls"), **more}
-
-
-def run(
-    folder: Path, script: str, *args: str, experiment: str = "classification", **more: str
-) -> subprocess.CompletedProcess:
+def run(root: Path, script: str, *args: str, **more: str) -> subprocess.CompletedProcess:
     return subprocess.run(
-        ["bash", str(folder / experiment / script), *args],
+        ["bash", str(root / script), *args],
         cwd="/",
-        env=environment(folder, **more),
+        env=environment(**{"PYTHON": str(root / "python"), **more}),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
 
 
-def calls(folder: Path) -> list[str]:
-    return (folder / "calls").read_text().splitlines()
+def calls(root: Path, script: str, *args: str, of: str, **more: str) -> list[str]:
+    """The commands of the batch file's dry run whose script begins with ``of``, sorted."""
+    process = run(root, script, *args, **more)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return sorted(c for c in commands(process.stdout + process.stderr) if c.startswith(of))
 
 
-def test_the_grid_is_the_papers_and_goes_on_after_a_failure(folder):
-    process = run(folder, "train_runs.sh", "--threads", "1", DATASETS="Furd SMS", JOBS="3")
-    assert process.returncode == 1
-    assert "2 job(s) failed" in process.stderr
-    assert "train_Furd_15_normal (logs/train_Furd_15_normal.log)" in process.stderr
-    assert "FAILED train_Furd_15_normal: seed 15 went wrong" in process.stderr
-    assert "FAILED train_SMS_15_normal: for the same reason" in process.stderr
-    made = calls(folder)
-    assert len(made) == 14
-    saves = "--steps 4000 --save_every 250 --custom_saves 0,10,50,100,150,200,250 --threads 1"
-    expected = {
-        f"train_classifier.py --dataset {dataset} --seed {seed} {saves}"
+def test_train_runs_of_chosen_datasets(root):
+    made = calls(
+        root, "classification/train_runs.sh", "--device", "it's cpu", of="train_",
+        DATASETS="Furd SMS", JOBS="3",
+    )  # fmt: skip
+    steps = "--steps 4000 --save_every 250 --custom_saves 0,10,50,100,150,200,250"
+    assert made == sorted(
+        f"train_classifier.py --dataset {dataset} --seed {seed} {CONFIG} {steps} "
+        r"--device it\'s\ cpu --threads 1"
         for dataset in ("Furd", "SMS")
-        for seed in (20, 13, 14, 15, 16, 17)
-    } | {
-        f"train_classifier.py --dataset {dataset} --seed 12 --uniform {saves}"
-        for dataset in ("Furd", "SMS")
-    }
-    assert set(made) == expected
-    log = folder / "classification" / "logs" / "train_SMS_20_normal.log"
-    assert log.read_text() == "fine\n"
-
-
-def test_the_other_batch_files(folder):
-    for script in ("dump_logs.sh", "embedding_runs.sh", "logistic_runs.sh"):
-        process = run(folder, script, "--overwrite", DATASETS="")
-        assert process.returncode == 0, process.stderr
-    made = calls(folder)
-    datasets = ["IMDB", "Furd", "AG_News", "Newsgroups", "Yelp", "Amzn", "SMS"]
-    assert made[:7] == [f"eval_dump.py --dataset {name} --overwrite" for name in datasets]
-    slow = {"IMDB", "Yelp", "Amzn"}
-    assert made[7:14] == [
-        f"embedding_beta.py --dataset {name} --epochs 60 --lr "
-        f"{'5e-5' if name in slow else '1.5e-4'} --overwrite"
-        for name in datasets
-    ]
-    assert made[14:] == [f"logistic_beta.py --dataset {name} --overwrite" for name in datasets]
-
-
-def test_the_grid_of_translation(folder):
-    for script in ("train_runs.sh", "dump_logs.sh"):
-        process = run(folder, script, "--overwrite", experiment="translation", DATASETS="")
-        assert process.returncode == 0, process.stderr
-    made = calls(folder)
-    epochs = {
-        "multi30k": 20, "iwslt14": 30, "news_commentary_v14_en_nl": 40,
-        "news_commentary_v14_en_pt": 30, "news_commentary_v14_it_pt": 40,
-    }  # fmt: skip
-    saves = "--save_every 2000 --custom_saves 0,50,100,500,1000,1500 --overwrite"
-    assert made[:15] == [
-        f"train_translation.py --dataset {name} --seed {run} --epochs {number} {saves}"
-        for name, number in epochs.items()
-        for run in ("20", "12 --uniform", "13")
-    ]
-    assert made[15:] == [
-        call
-        for name in epochs
-        for call in (
-            f"eval_dump.py --dataset {name} --eval_bleu --include_train_subset --overwrite",
-            f"embedding_beta.py --dataset {name}",
-            f"ibm1_beta.py --dataset {name}",
-        )
-    ]
-
-
-def test_the_settings_of_copying(folder):
-    process = run(folder, "copying_runs.sh", "--num_seeds", "4", experiment="SequenceCopying")
-    assert process.returncode == 0, process.stderr
-    assert calls(folder) == [
-        "seq2seq.py --no_rep --num_vocab 40 --num_seeds 4",
-        "seq2seq.py --no_rep --num_vocab 60 --num_seeds 4",
-        "plot_copying.py",
-    ]
+        for seed in (20, 13, 14, 15, 16, 17, "12 --uniform")
+    )
 
 
 @pytest.mark.parametrize(
-    "script",
-    sorted(
-        str(path.relative_to(ROOT)) for path in ROOT.glob("*/*.sh") if path.parent.name[0] != "."
-    ),
+    ("script", "expected"),
+    [
+        ("dump_logs.sh", f"eval_dump.py --dataset SMS {CONFIG} --overwrite --threads 1"),
+        (
+            "embedding_runs.sh",
+            "embedding_beta.py --dataset SMS --epochs 60 --lr 1.5e-4 --overwrite --threads 1",
+        ),
+        ("logistic_runs.sh", "logistic_beta.py --dataset SMS --overwrite"),
+    ],
 )
-def test_help_prints_what_the_batch_file_says_of_itself(folder, script):
-    experiment, name = script.split("/")
-    process = run(folder, name, "--steps", "3", "--help", experiment=experiment)
+def test_options_are_passed_to_the_scripts_of_the_batch_file(root, script, expected):
+    of = expected.split()[0]
+    args = (f"classification/{script}", "--overwrite")
+    assert calls(root, *args, of=of, DATASETS="SMS") == [expected]
+
+
+def test_dump_logs_of_translation_makes_the_baselines_too(root):
+    script = "translation/dump_logs.sh"
+    made = calls(root, script, "--eval_bleu", "last", of="", DATASETS="multi30k")
+    assert [command for command in made if not command.startswith(("train_", "prepare_"))] == [
+        "embedding_beta.py --dataset multi30k --threads 1",
+        f"eval_dump.py --dataset multi30k {CONFIG} --eval_bleu --include_train_subset "
+        "--eval_bleu last --threads 1",
+        "ibm1_beta.py --dataset multi30k",
+    ]
+
+
+def test_copying_runs(root):
+    made = calls(root, "SequenceCopying/copying_runs.sh", "--num_seeds", "4", of="seq2seq")
+    assert made == [
+        f"seq2seq.py --no_rep --num_vocab {number} --seq_length 40 --bsize 128 --num_seeds 4 "
+        "--jobs 1"
+        for number in (40, 60)
+    ]
+
+
+def test_papa_runs(root):
+    made = calls(
+        root, "papa/papa_runs.sh", "/models/minilm", "wnut17_ner", "--train_file", "my train.conll",
+        "--", "--num_train_epochs", "3",
+        of="run_papa", HEADS="0 36", SEEDS="7", CACHE="true",
+    )  # fmt: skip
+    common = "--model_name_or_path /models/minilm --task_name ner --max_seq_length 64 "
+    assert all(common in command and r"--train_file my\ train.conll" in command for command in made)
+    out = "outputs/minilm_wnut17_ner"
+    ends = [
+        f"--per_device_train_batch_size 8 --output_dir {out}/constants",
+        f"--sort_calculating true --static_heads_dir {out}/constants --output_dir {out}/sorted",
+        *(
+            f"--grad_for_classifier_only true --cache_encoder_states true --static_heads_dir "
+            f"{out}/constants --sorting_heads_dir {out}/sorted --static_heads_num {heads} --seed 7 "
+            f"--output_dir {out}/results/{heads}_seed7"
+            for heads in (0, 36)
+        ),
+    ]
+    for end in ends:
+        (command,) = {command for command in made if command.endswith(end)}
+        assert ("--num_train_epochs 3" in command) == ("avgs_creator" not in command)
+
+
+def test_papa_runs_takes_quarters_of_the_heads(root):
+    order = root / "papa/outputs/minilm_cola/sorted/sorted_heads.json"
+    order.parent.mkdir(parents=True)
+    order.write_text("[[0, 1], [0, 0], [1, 0], [1, 1]]")
+    made = calls(root, "papa/papa_runs.sh", "minilm", "cola", of="run_papa_glue.py", SEEDS="0")
+    found = {c.split("--static_heads_num ")[1][:1] for c in made if "--static_heads_num" in c}
+    assert found == set("01234")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["minilm"], "give a model and a task"),
+        (["minilm", "colla"], "the task colla is none of cola mnli"),
+    ],
+)
+def test_papa_runs_rejects_wrong_tasks(root, args, message):
+    process = run(root, "papa/papa_runs.sh", *args)
+    assert process.returncode == 2
+    assert message in process.stderr and process.stderr.count("\n") == 1
+
+
+BATCH_FILES = sorted(
+    str(path.relative_to(ROOT)) for path in ROOT.glob("*/*.sh") if path.parent.name[0] != "."
+)
+
+
+@pytest.mark.parametrize("script", BATCH_FILES)
+def test_help_prints_the_comment_of_the_batch_file(root, script):
+    process = run(root, script, "--steps", "3", "--help")
     assert process.returncode == 0, process.stderr
     comment = [
         line.removeprefix("#").removeprefix(" ")
         for line in (ROOT / script).read_text().split("\nset -euo")[0].splitlines()[1:]
     ]
     assert process.stdout.splitlines() == comment
-    assert any(f"bash {name}" in line for line in comment)
-    assert not (folder / "calls").exists() and not (folder / experiment / "logs").exists()
+    assert any(f"bash {Path(script).name}" in line for line in comment)
 
 
-@pytest.mark.parametrize("jobs", ["0", "two", "-1"])
-def test_jobs_must_be_a_number(folder, jobs):
-    process = run(folder, "train_runs.sh", JOBS=jobs)
+def test_options_that_determine_file_names_are_rejected(root):
+    process = run(root, "classification/train_runs.sh", "--config", "configs/small.json")
     assert process.returncode == 2
-    assert f"JOBS must be a whole number above 0, not '{jobs}'" in process.stderr
-    assert not (folder / "calls").exists()
+    printed = process.stdout + process.stderr
+    assert "options: --config determines file names; change the grid's own setting" in printed
 
 
 @pytest.mark.parametrize("script", ["classification/train_runs.sh", "papa/papa_runs.sh"])
-def test_packages_that_are_missing_are_named_once(folder, script):
-    experiment, name = script.split("/")
-    process = run(folder, name, "a", "b_cola", experiment=experiment, LACKING="numpy, torch")
+def test_missing_packages_are_named_in_one_line(root, script):
+    bare = root / "bare"
+    bare.write_text(f'#!/usr/bin/env bash\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    process = run(root, script, "a", "b_cola", PYTHON=str(bare))
     assert process.returncode == 2
-    assert process.stderr.startswith(f"{name}: error: {folder / 'python'} lacks numpy, torch: ")
-    assert "source ../.venv/bin/activate" in process.stderr and "bash run.sh" in process.stderr
     assert process.stderr.count("\n") == 1
-    assert not (folder / "calls").exists() and not (folder / experiment / "logs").exists()
-
-
-@pytest.mark.parametrize(
-    ("python", "lacking"),
-    [("-I -S", "lacks attention_dynamics, numpy, torch: "), ("--none", "or does not run: ")],
-)
-def test_a_python_without_packages(folder, python, lacking):
-    """A real one that sees none of them (-I: no PYTHONPATH, -S: no site-packages); a broken one."""
-    bare = f'#!/usr/bin/env bash\nexec {sys.executable} {python} "$@"\n'
-    (folder / "python").write_text(bare)
-    process = run(folder, "train_runs.sh", DATASETS="SMS")
-    assert process.returncode == 2
-    assert lacking in process.stderr and process.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("to_all", [False, True])
-def test_an_interrupt_ends_the_children(folder, to_all):
-    """It comes to the batch file alone (kill), or to all of its group (timeout, a scheduler)."""
-    process = subprocess.Popen(
-        ["bash", str(folder / "classification" / "logistic_runs.sh")],
-        env=environment(folder, SLEEP="300", JOBS="2"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 30
-    while not (folder / "calls").exists() or len(calls(folder)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    (os.killpg if to_all else os.kill)(process.pid, signal.SIGTERM)
-    stdout, stderr = process.communicate(timeout=30)
-    assert process.returncode == 143
-    assert "logistic_runs.sh: stopped, ending " in stderr
-    assert "error" not in stderr and "FAILED" not in stderr
-    assert stdout.count("ended  logistic_") == 2
-    sleeping = subprocess.run(["pgrep", "-f", "^sleep 300$"], capture_output=True, text=True)
-    assert not sleeping.stdout.strip()
+    assert f"error: {bare} lacks packages; activate the environment" in process.stderr
 
 
 @pytest.mark.parametrize("script", ["run.sh", "test.sh"])

@@ -20,7 +20,7 @@ def test_each_module_of_the_library_is_described():
         re.findall(r"`(\w+\.py)`", TEXT.partition("| module |")[2].partition("\n\n")[0])
     )
     there = {path.name for path in (ROOT / "attention_dynamics").rglob("*.py")}
-    assert described == there - {"__init__.py", "__main__.py"}
+    assert described == there - {"__init__.py"}
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """Every command of README.md: run in order on small data in a clean folder, or its options read.
 
 What is run is the very line of the README, with options behind it that make it small (SMALL) and
-files in place of /path/to/... (SOURCES). A batch file is run with a stand-in for Python that notes
-what it would call; those commands are then run in this process, which loads torch once. What would
-take minutes even so (PARSED: run.sh, test.sh, MiniLM, searching good heads) is not run here: its
-options are read, or its syntax checked; it is tried by hand.
+files in place of /path/to/... (SOURCES). A batch file is run with a stand-in for Python that makes
+a dry run of the workflow; its commands are then run in this process, which loads torch once. What
+would take minutes even so (PARSED: run.sh, test.sh, MiniLM, searching good heads) is not run here:
+its options are read, or its syntax checked; it is tried by hand.
 """
 
 import csv
@@ -21,25 +21,25 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import ROOT, load_folder
+from grid import commands
 
 from attention_dynamics.storage.files import read_json, write_json, write_text
 
 COMMAND = re.compile(r"(?:[A-Z]+=\S+ +)*(python|bash|cd) ")
 
 # Options that make a step small; the last of two equal options counts.
-RUN = ["--config", "configs/small.json", "--custom_saves", "0,3"]
+RUN = ["--custom_saves", "0,3"]
+DUMP = ["--make_log_config", "--overwrite"]
 SMALL = {
     "classification": {
         "train_classifier.py": [*RUN, "--steps", "6"],
-        "eval_dump.py": ["--config", "configs/small.json", "--make_log_config", "--overwrite"],
+        "eval_dump.py": DUMP,
         "embedding_beta.py": ["--epochs", "1"],
     },
     "translation": {
         "prepare_data.py": ["--vocab_size", "26"],
         "train_translation.py": [*RUN, "--epochs", "1"],
-        "eval_dump.py": ["--config", "configs/small.json", "--make_log_config", "--overwrite",
-            "--beam_size", "1",
-        ],
+        "eval_dump.py": [*DUMP, "--beam_size", "1"],
         "embedding_beta.py": ["--epochs", "1"],
     },
     "SequenceCopying": {
@@ -139,7 +139,7 @@ def write_sources(root: Path) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def clean_copy(tmp_path_factory) -> Path:
-    """The repository as a clone has it (no ignored file), with small model configs beside."""
+    """The repository as a clone has it (no ignored file), with small model configs."""
     root = tmp_path_factory.mktemp("clone")
     listed = subprocess.run(
         ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True,
@@ -150,11 +150,11 @@ def clean_copy(tmp_path_factory) -> Path:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, root / name)
     for folder, config in CONFIGS.items():
-        write_json(root / folder / "configs" / "small.json", config)
+        write_json(root / folder / "configs" / "model.json", config)
     recorder = root / "recorder.sh"
     recorder.write_text(
-        "#!/usr/bin/env bash\n[[ $1 != -c ]] || exit 0  # are the packages there?\n"
-        'printf "%s\\n" "$(printf "%q " "$@")" >>"$RECORDED"\necho noted\n'
+        '#!/usr/bin/env bash\n[[ $1 != -m ]] || set -- -m snakemake -n -p "${@:3}"\n'
+        f'exec {sys.executable} "$@"\n'
     )
     recorder.chmod(0o755)
     return root
@@ -193,31 +193,20 @@ class Runner:
             getattr(self.of(self.folder), path.stem).parse_args(words[2:])
 
     def batch(self, words: list[str], settings: dict[str, str]) -> None:
-        notes = self.root / "recorded.txt"
-        notes.unlink(missing_ok=True)
         environment = {
             "PATH": "/usr/bin:/bin", "PYTHON": str(self.root / "recorder.sh"),
-            "RECORDED": str(notes), **settings, "JOBS": "1",
+            "PYTHONPATH": str(ROOT), **settings, "JOBS": "1",
         }  # fmt: skip
         done = subprocess.run(
             ["bash", *words], cwd=self.root / self.folder, env=environment, capture_output=True,
             text=True,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        for noted in notes.read_text().splitlines():
-            self.python(shlex.split(noted))
+        for command in commands(done.stdout + done.stderr):
+            self.python(shlex.split(command))
 
     def python(self, words: list[str]) -> None:
         self.monkeypatch.chdir(self.root / self.folder)
-        if words[0] == "-m":
-            module, words = words[1], words[2:]
-            assert module == "attention_dynamics"
-            main = sys.modules.get("attention_dynamics.__main__") or __import__(
-                "attention_dynamics.__main__", fromlist=["main"]
-            )
-            main.main(words)
-            self.ran.append(module)
-            return
         script, options = words[0], words[1:]
         small = SMALL[self.folder].get(script, [])
         if script == "prepare_data.py" and self.folder == "translation":
@@ -244,9 +233,9 @@ def test_every_command_block_of_the_readme(clean_copy, monkeypatch, capsys):
     for placeholder, path in sources.items():
         text = text.replace(placeholder, str(path))
     runner = Runner(clean_copy, monkeypatch)
-    for commands in blocks(text):
+    for block in blocks(text):
         runner.folder = "."
-        for line in commands:
+        for line in block:
             assert COMMAND.match(line), f"not a command: {line}"
             runner.line(line)
     # The tutorial ends in the report, without a file written by hand.

@@ -1,0 +1,77 @@
+"""Log configs that are written from the finished runs."""
+
+from pathlib import Path
+
+import pytest
+
+from attention_dynamics.cli import InputError
+from attention_dynamics.runs.configs import make_log_config
+from attention_dynamics.runs.paths import run_folder
+from attention_dynamics.storage.files import read_json, write_json, write_text
+
+CONFIG = {"hidden_dim": 6, "intermediate_dim": 5, "embed_dim": 7, "batch_size": 8}
+RUNS = ((7, False), (20, False), (13, False), (12, True))
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch) -> Path:
+    """A working directory with four finished runs of the dataset "mine"."""
+    monkeypatch.chdir(tmp_path)
+    for seed, uniform in RUNS:
+        run = run_folder("mine", CONFIG, seed, uniform)
+        write_json(run / "run.json", {"settings": {}, "finished": "2026-01-01"})
+        for step in (0, 5, 11) if seed == 20 else (0, 5):
+            write_text(run / f"model{step}", f"{seed} {step}")
+    return tmp_path
+
+
+def test_make_log_config_lists_common_checkpoints_of_finished_runs(runs, capsys):
+    write_json(runs / "models/mine/h_dim=9,b_size=8,seed=1,normal/run.json", {"settings": {}})
+    write_json(
+        runs / "models/mine/h_dim=6,b_size=8,seed=14,normal/unfinished.json",
+        {"settings": {}, "finished": None},
+    )
+    make_log_config("mine", CONFIG, with_grad=True, overwrite=False)
+    entries = read_json("configs/mine_log.json")
+    assert entries[:2] == [
+        {"name": "normal_A", "iteration": t, "seed": 20, "uniform": False, "calculate_grad": True}
+        for t in (0, 5)  # 11 is not a checkpoint of all
+    ]
+    assert [(e["name"], e["seed"], e["uniform"], e["calculate_grad"]) for e in entries[2::2]] == [
+        ("normal_B", 13, False, False),
+        ("normal_C", 7, False, False),
+        ("uniform", 12, True, False),
+    ]
+    out, err = capsys.readouterr()
+    assert "4 runs (normal_A, normal_B, normal_C, uniform), 2 checkpoints of each" in out
+    assert "seed=14,normal is not finished: left out" in err
+
+
+def test_make_log_config_replaces_another_list_only_with_overwrite(runs):
+    make_log_config("mine", CONFIG, with_grad=False, overwrite=False)
+    entries = read_json("configs/mine_log.json")
+    assert "calculate_grad" not in entries[0]
+    make_log_config("mine", CONFIG, with_grad=False, overwrite=False)  # the same: nothing to refuse
+    write_json("configs/mine_log.json", entries[1:])
+    with pytest.raises(InputError, match="lists other checkpoints"):
+        make_log_config("mine", CONFIG, with_grad=False, overwrite=False)
+    make_log_config("mine", CONFIG, with_grad=False, overwrite=True)
+    assert read_json("configs/mine_log.json") == entries
+
+
+def test_make_log_config_requires_two_normal_runs_and_a_uniform_one(runs, capsys):
+    for seed in (7, 13):
+        next(runs.glob(f"models/mine/*seed={seed},normal/run.json")).write_text(
+            '{"settings": {}, "finished": null}'
+        )
+    with pytest.raises(InputError, match=r"holds 1 finished normal run\(s\) and 1 uniform"):
+        make_log_config("mine", CONFIG, with_grad=False, overwrite=False)
+    with pytest.raises(InputError, match=r"DATASETS=absent bash train_runs\.sh"):
+        make_log_config("absent", CONFIG, with_grad=False, overwrite=False)
+
+
+def test_make_log_config_requires_a_common_checkpoint(runs):
+    for path in runs.glob("models/mine/*12,uniform/model*"):
+        path.unlink()
+    with pytest.raises(InputError, match="have no checkpoint in common"):
+        make_log_config("mine", CONFIG, with_grad=False, overwrite=False)

@@ -1,0 +1,338 @@
+"""The workflow: its jobs and commands against the papers' grid, small runs, kills, wrong input."""
+
+import hashlib
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from grid import commands, copy_repository, job_counts, snakemake, start
+
+from attention_dynamics.storage.files import read_json, write_json, write_text
+
+DATASET_STEPS = ("data", "dump", "results", "figures", "embedding")
+# Jobs of each target, by rule.
+CLASSIFICATION = {
+    **{f"classification_{step}": 7 for step in (*DATASET_STEPS, "logistic")},
+    "classification_train": 49,
+}
+TRANSLATION = {
+    **{f"translation_{step}": 5 for step in (*DATASET_STEPS, "ibm1")},
+    "translation_train": 15,
+}
+COPYING = {"copying": 2, "copying_figures": 1, "toy_dynamics": 1}
+PAPA = {
+    "papa_constants": 2, "papa_order": 2, "papa_run": 30, "papa_results": 2, "papa_figures": 1,
+}  # fmt: skip
+ONE_DATASET = {
+    "classification_data": 1, "classification_train": 7, "classification_dump": 1,
+    "classification_embedding": 1, "classification_logistic": 1,
+}  # fmt: skip
+JOBS = {
+    "all": {"all": 1, **CLASSIFICATION, **TRANSLATION, **COPYING, **PAPA},
+    "all_classification": {"all_classification": 1, **CLASSIFICATION},
+    "all_translation": {"all_translation": 1, **TRANSLATION},
+    "all_copying": {"all_copying": 1, **COPYING},
+    "all_papa": {"all_papa": 1, **PAPA},
+    "classification/results/Furd.pkl": {**ONE_DATASET, "classification_results": 1},
+    "classification/figures/Furd_val_tau.svg": {**ONE_DATASET, "classification_figures": 1},
+    "papa/outputs/bert-base-uncased_cola/results/36_seed2/run.json": {
+        "papa_constants": 1, "papa_order": 1, "papa_run": 1,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def empty_copy(tmp_path_factory) -> Path:
+    """The repository without data, for dry runs."""
+    return copy_repository(tmp_path_factory.mktemp("dry"))
+
+
+@pytest.fixture(scope="session")
+def dry_runs(empty_copy):
+    """target -> what a dry run prints, each made once."""
+    printed = {}
+
+    def dry_run(target: str) -> str:
+        if target not in printed:
+            printed[target] = snakemake(empty_copy, "-n", "-p", target)
+        return printed[target]
+
+    return dry_run
+
+
+@pytest.mark.parametrize("target", JOBS)
+def test_target_has_the_jobs_of_the_papers_grid(dry_runs, target):
+    assert job_counts(dry_runs(target)) == JOBS[target]
+
+
+def test_commands_of_the_papers_grid(dry_runs):
+    made = sorted(commands(dry_runs("all")))
+    classification = ["IMDB", "Furd", "AG_News", "Newsgroups", "Yelp", "Amzn", "SMS"]
+    steps = "--steps 4000 --save_every 250 --custom_saves 0,10,50,100,150,200,250"
+    expected = ["toy_dynamics.py"]
+    for dataset in classification:
+        seeds = [*((f"{seed}") for seed in (20, 13, 14, 15, 16, 17)), "12 --uniform"]
+        lr = "5e-5" if dataset in ("IMDB", "Yelp", "Amzn") else "1.5e-4"
+        config = "--config configs/model.json"
+        expected += [
+            f"prepare_data.py --dataset {dataset} --overwrite",
+            *(
+                f"train_classifier.py --dataset {dataset} --seed {seed} {config} {steps} "
+                "--threads 1"
+                for seed in seeds
+            ),
+            f"eval_dump.py --dataset {dataset} {config} --threads 1",
+            f"embedding_beta.py --dataset {dataset} --epochs 60 --lr {lr} --threads 1",
+            f"logistic_beta.py --dataset {dataset}",
+            f"collect_classification_stats.py --datasets {dataset} --out_file "
+            f"results/{dataset}.pkl --include_kendall_tau --include_train_results",
+            f"plot_dynamics.py --dataset {dataset}",
+        ]
+    epochs = {
+        "multi30k": 20, "iwslt14": 30, "news_commentary_v14_en_nl": 40,
+        "news_commentary_v14_en_pt": 30, "news_commentary_v14_it_pt": 40,
+    }  # fmt: skip
+    for dataset, number in epochs.items():
+        expected += [
+            f"prepare_data.py --dataset {dataset} --overwrite",
+            *(
+                f"train_translation.py --dataset {dataset} --seed {seed} {config} --epochs "
+                f"{number} --save_every 2000 --custom_saves 0,50,100,500,1000,1500 --threads 1"
+                for seed in ("20", "13", "12 --uniform")
+            ),
+            f"eval_dump.py --dataset {dataset} {config} --eval_bleu --include_train_subset "
+            "--threads 1",
+            f"embedding_beta.py --dataset {dataset} --threads 1",
+            f"ibm1_beta.py --dataset {dataset}",
+            f"collect_translation_stats.py --datasets {dataset} --out_file results/{dataset}.pkl "
+            "--include_kendall_tau --include_train_results --include_bleu_results",
+            f"plot_dynamics.py --dataset {dataset}",
+        ]
+    names = [f"vocab{number}seq_length40bsize128no_rep" for number in (40, 60)]
+    expected += [
+        *(
+            f"seq2seq.py --no_rep --num_vocab {number} --seq_length 40 --bsize 128 --jobs 1"
+            for number in (40, 60)
+        ),
+        f"plot_copying.py --names {names[0]} {names[1]}",
+    ]
+    folders = [f"bert-base-uncased_{task}" for task in ("cola", "mrpc")]
+    for folder in folders:
+        common = (
+            f"--model_name_or_path bert-base-uncased --task_name {folder[-4:]} "
+            "--max_seq_length 64 --pad_to_max_length true --use_papa_preprocess true "
+            "--disable_tqdm true"
+        )
+        train = (
+            "--do_train --do_eval --per_device_train_batch_size 16 --per_device_eval_batch_size "
+            "16 --num_train_epochs 15 --learning_rate 2e-5 --lr_scheduler_type constant "
+            "--eval_strategy epoch --save_strategy no --use_freeze_extract_pooler true"
+        )
+        constants = f"--static_heads_dir outputs/{folder}/constants"
+        expected += [
+            f"run_papa_glue_avgs_creator.py {common} --per_device_train_batch_size 8 "
+            f"--output_dir outputs/{folder}/constants",
+            f"run_papa_glue.py {common} {train} --sort_calculating true {constants} "
+            f"--output_dir outputs/{folder}/sorted",
+            *(
+                f"run_papa_glue.py {common} {train} --grad_for_classifier_only true {constants} "
+                f"--sorting_heads_dir outputs/{folder}/sorted --static_heads_num {heads} "
+                f"--seed {seed} --output_dir outputs/{folder}/results/{heads}_seed{seed}"
+                for heads in (0, 36, 72, 108, 144)
+                for seed in (0, 1, 2)
+            ),
+            f"collect_papa_stats.py --folders outputs/{folder} --out_file results/{folder}.json",
+        ]
+    expected.append("plot_papa.py --folders " + " ".join(f"outputs/{f}" for f in folders))
+    assert made == sorted(expected)
+
+
+def test_each_script_is_a_job_step_in_its_folder(dry_runs):
+    """The redirection comes before the cd; under SLURM the script is the step's first process."""
+    lines = dry_runs("all").splitlines()
+    shell = next(line for line in lines if "Shell command" in line and "train_Furd_20" in line)
+    assert "exec >classification/logs/train_Furd_20_normal.log 2>&1; cd classification; " in shell
+    assert "exec ${SLURM_JOB_ID:+srun --overlap --nodes=1 --ntasks=1 --cpus-per-task=1} " in shell
+
+
+def test_own_data_and_sources(empty_copy):
+    settings = (
+        "classification={datasets: [mine, Furd], sources: {Furd: /path/to/my trees, "
+        "mine: --train a.csv --test b.csv}}"
+    )
+    made = commands(snakemake(empty_copy, "-n", "-p", "all_classification", "--config", settings))
+    assert "prepare_data.py --dataset Furd --source '/path/to/my trees' --overwrite" in made
+    assert "prepare_data.py --dataset mine --train a.csv --test b.csv --overwrite" in made
+    dumps = [command for command in made if command.startswith("eval_dump")]
+    assert sorted("--make_log_config" in dump for dump in dumps) == [False, True]
+
+
+# --- Small runs
+
+SIZES = {
+    "classification": {"hidden_dim": 6, "intermediate_dim": 5, "embed_dim": 7, "batch_size": 8},
+    "translation": {"hidden_dim": 8, "dropout": 0.3, "num_layers": 1, "batch_size": 8},
+}
+TINY = """
+classification:
+  datasets: [mine]
+  sources: {mine: --train train.csv --test test.csv}
+  seeds: {normal: [20, 13], uniform: [12]}
+  options:
+    train: --steps 60 --save_every 20 --custom_saves 0,10
+    embedding: --epochs 2
+"""
+
+
+def write_sentences(path: Path, count: int) -> None:
+    """Texts whose label is that of their first word."""
+    rows = [f"{'good' if n % 2 else 'bad'} word{n % 7} w{n},{n % 2}\n" for n in range(count)]
+    write_text(path, "text,label\n" + "".join(rows))
+
+
+def tiny_copy(root: Path, grid: str = TINY) -> Path:
+    """A copy with small models and own data, and the grid tiny.yaml."""
+    copy_repository(root)
+    for folder, sizes in SIZES.items():
+        write_json(root / folder / "configs/model.json", sizes)
+    for split, count in (("train", 60), ("test", 20)):
+        write_sentences(root / f"classification/{split}.csv", count)
+    write_text(root / "tiny.yaml", grid)
+    return root
+
+
+def run_tiny(root: Path, target: str, *args: str, **more) -> str:
+    return snakemake(root, target, "--cores", "2", *args, "--configfile", "tiny.yaml", **more)
+
+
+def checksums(root: Path, *patterns: str) -> dict[str, str]:
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for pattern in patterns
+        for path in sorted(root.glob(pattern))
+    }
+
+
+def test_a_tiny_experiment_is_run_once(tmp_path):
+    root = tiny_copy(tmp_path / "copy")
+    printed = run_tiny(root, "classification/results/mine.pkl")
+    assert "8 of 8 steps (100%) done" in printed
+    for run in root.glob("classification/models/mine/*"):
+        assert read_json(run / "run.json")["finished"] and not (run / "unfinished.json").exists()
+    assert "Nothing to be done" in run_tiny(root, "classification/results/mine.pkl")
+    # What is missing, and the command that makes it.
+    (root / "classification/outputs/mine_logistic_beta.pkl").unlink()
+    (root / "classification/results/mine.pkl").unlink()
+    made = commands(run_tiny(root, "classification/results/mine.pkl", "-n", "-p"))
+    assert sorted(command.split()[0] for command in made) == [
+        "collect_classification_stats.py",
+        "logistic_beta.py",
+    ]
+
+
+def test_training_by_hand_counts_as_done(tmp_path):
+    """A run.json without Snakemake's own metadata."""
+    root = tiny_copy(tmp_path / "copy")
+    run = "h_dim=6,b_size=8,seed=20,normal/run.json"
+    for name in ("data/mine_train.json", "data/mine_test.json", f"models/mine/{run}"):
+        write_text(root / "classification" / name, "{}")
+    assert "Nothing to be done" in run_tiny(root, f"classification/models/mine/{run}", "-n")
+
+
+# --- Kills
+
+ONE_RUN = "classification/models/mine/h_dim=6,b_size=8,seed=20,normal"
+LONG = TINY.replace("--steps 60 --save_every 20", "--steps 20000 --save_every 4000")
+
+
+def train_until(root: Path, stop) -> None:
+    """Train one run; ``stop`` is called with the process once the run has a checkpoint."""
+    process = start(root, f"{ONE_RUN}/run.json", "--cores", "1", "--configfile", "tiny.yaml")
+    while not (root / ONE_RUN / "model0").exists():
+        assert process.poll() is None, (root / "snakemake.txt").read_text()
+        time.sleep(0.05)
+    stop(process)
+    process.wait(120)
+    assert not (root / ONE_RUN / "run.json").exists()
+    assert (root / ONE_RUN / "unfinished.json").exists()
+
+
+@pytest.mark.slow
+def test_ctrl_c_and_kill_end_in_the_same_bytes(tmp_path):
+    whole, stopped = tiny_copy(tmp_path / "whole", LONG), tiny_copy(tmp_path / "stopped", LONG)
+    run_tiny(whole, f"{ONE_RUN}/run.json")
+    train_until(stopped, lambda process: os.killpg(process.pid, signal.SIGINT))
+    assert (stopped / ONE_RUN / "state").exists()
+
+    # kill -9 ends Snakemake alone; its lock stays, and the script is ended as on a lost machine.
+    def kill(process) -> None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+    train_until(stopped, kill)
+    assert "--unlock" in run_tiny(stopped, f"{ONE_RUN}/run.json", code=1)
+    run_tiny(stopped, f"{ONE_RUN}/run.json", "--unlock")
+    run_tiny(stopped, f"{ONE_RUN}/run.json")
+    assert checksums(stopped, f"{ONE_RUN}/model*") == checksums(whole, f"{ONE_RUN}/model*")
+    assert len(checksums(whole, f"{ONE_RUN}/model*")) == 8
+
+
+@pytest.mark.slow
+def test_a_failed_job_keeps_what_scripts_have_finished(tmp_path):
+    """Other settings are refused: run.json and the checkpoints stay as they were."""
+    root = tiny_copy(tmp_path / "copy")
+    run_tiny(root, f"{ONE_RUN}/run.json")
+    before = checksums(root, f"{ONE_RUN}/*")
+    write_text(root / "tiny.yaml", TINY.replace("--steps 60", "--steps 80"))
+    printed = run_tiny(root, f"{ONE_RUN}/run.json", "--retries", "0", code=1)
+    assert "steps was 60, is 80" in printed  # the log of the failed job
+    assert checksums(root, f"{ONE_RUN}/*") == before
+
+
+# --- Wrong input
+
+
+def test_keep_incomplete_is_required(tmp_path):
+    root = tiny_copy(tmp_path / "copy")
+    args = ("classification/data/mine_train.json", "--cores", "1", "--workflow-profile", "none")
+    printed = snakemake(root, *args, "--configfile", "tiny.yaml", code=1)
+    assert "--keep-incomplete is required; use workflow/profiles/default" in printed
+    assert not (root / "classification/data").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("classification={datasets: Furd}", "classification: datasets: 'Furd' is not of type"),
+        ("classification={dataset: [Furd]}", "'dataset' was unexpected"),
+        ("classification={seeds: {normal: [x]}}", "classification: seeds: normal: 0: 'x' does not"),
+        (
+            "options={train: --seed 3}",
+            "options: --seed determines file names; change the grid's own setting instead",
+        ),
+        (
+            "translation={config: absent.json}",
+            "config: translation/absent.json cannot be",
+        ),
+        ("papa={runs: [roberta-base cola]}", "constant heads of roberta-base are missing"),
+    ],
+)
+def test_a_malformed_grid_ends_in_one_line(empty_copy, settings, message):
+    printed = snakemake(empty_copy, "-n", "--quiet", "all", "--config", settings, code=2)
+    lines = [line for line in printed.splitlines() if line.startswith("workflow/grid.yaml: ")]
+    assert len(lines) == 1 and message in lines[0], printed
+    assert "Traceback" not in printed
+
+
+def test_a_target_that_does_not_exist(empty_copy):
+    printed = snakemake(empty_copy, "-n", "classification/results/Furd.csv", code=1)
+    assert "No rule to produce classification/results/Furd.csv" in printed
+
+
+def test_a_dataset_without_source_or_data(tmp_path):
+    root = tiny_copy(tmp_path / "copy")
+    args = ("--cores", "1", "classification/results/absent.pkl")
+    printed = snakemake(root, *args, code=1)
+    errors = [line for line in printed.splitlines() if line.startswith("prepare_data.py: error: ")]
+    assert len(errors) == 1 and "absent" in errors[0], printed
