@@ -1,4 +1,4 @@
-"""The sequences to copy, drawn afresh for each batch (A.3)."""
+"""The sequences to copy; each batch is drawn fresh (docs/method.md, section 4.1)."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -8,18 +8,18 @@ import torch
 
 from attention_dynamics.cli import InputError
 
-# What a generator is for: training and evaluation never share one, so that evaluating more or
-# less often changes no weight.
+# Purposes of a generator: training and evaluation never share one, so evaluating more or less
+# often changes no weight.
 TRAINING, EVALUATION = range(2)
 
 
 class Task(NamedTuple):
-    """What is to be copied.
+    """A copying task.
 
     Attributes:
-        seq_length: tokens of a sequence, the end not counted.
-        num_vocab: tokens that it is drawn from; two more mark its end and its start.
-        no_rep: whether no token occurs twice in it.
+        seq_length: tokens in a sequence, without the end marker.
+        num_vocab: number of tokens to draw from; two more tokens mark the end and the start.
+        no_rep: whether the tokens of a sequence are distinct.
     """
 
     seq_length: int
@@ -33,22 +33,22 @@ class Task(NamedTuple):
 
     @property
     def sos(self) -> int:
-        """The token that the decoder starts from."""
+        """The first input of the decoder."""
         return self.num_vocab + 1
 
     @property
     def vocab(self) -> int:
-        """All tokens, with those that mark end and start."""
+        """The number of all tokens, the end and start markers included."""
         return self.num_vocab + 2
 
 
 class Batch(NamedTuple):
-    """Sequences, all of one length: src_len = trg_len = seq_length + 1.
+    """Sequences of one length: src_len = trg_len = seq_length + 1.
 
     Attributes:
         src: x + [eos], (src_len, batch).
-        inputs: [sos] + x, (trg_len, batch), what the decoder reads.
-        targets: x + [eos], (trg_len, batch), what it is to say.
+        inputs: [sos] + x, (trg_len, batch), the inputs of the decoder.
+        targets: x + [eos], (trg_len, batch), the outputs to learn.
     """
 
     src: torch.Tensor
@@ -61,11 +61,11 @@ class Batch(NamedTuple):
 
 
 def check_task(task: Task) -> None:
-    """InputError when there are not enough tokens to draw without repetition."""
+    """Raise InputError if there are not enough tokens to draw without repetition."""
     if task.no_rep and task.seq_length > task.num_vocab:
         raise InputError(
-            f"--no_rep draws each token once at most, so that --seq_length {task.seq_length} needs "
-            f"--num_vocab {task.seq_length} at least, not {task.num_vocab}"
+            f"--num_vocab: too small for --no_rep, which draws distinct tokens (expected at least "
+            f"{task.seq_length}, the --seq_length, got {task.num_vocab}); give a larger --num_vocab"
         )
 
 
@@ -78,7 +78,7 @@ def sequences(task: Task, size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def as_batch(task: Task, rows: np.ndarray) -> Batch:
-    """Sequences (batch, seq_length) as the model reads them."""
+    """Sequences (batch, seq_length) as a batch for the model."""
     x = torch.from_numpy(np.ascontiguousarray(rows.T))  # (seq_length, batch)
     eos, sos = (torch.full((1, x.shape[1]), token) for token in (task.eos, task.sos))
     src = torch.cat([x, eos])
@@ -86,12 +86,13 @@ def as_batch(task: Task, rows: np.ndarray) -> Batch:
 
 
 def batches(task: Task, size: int, seed: int, purpose: int) -> Iterator[Batch]:
-    """Batches of ``size`` fresh sequences without end; ``seed`` and ``purpose`` decide them all."""
+    """An endless stream of batches of ``size`` fresh sequences, fixed by ``seed`` and
+    ``purpose``."""
     rng = np.random.default_rng([seed, purpose])
     while True:
         yield as_batch(task, sequences(task, size, rng))
 
 
-def stacked(several: list[Batch]) -> Batch:
-    """One batch of each seed as one, its tensors (seed, len, batch)."""
-    return Batch(*(torch.stack(parts) for parts in zip(*several, strict=True)))
+def stacked(batches_of_seeds: list[Batch]) -> Batch:
+    """One batch per seed as one batch with tensors (seed, len, batch)."""
+    return Batch(*(torch.stack(parts) for parts in zip(*batches_of_seeds, strict=True)))

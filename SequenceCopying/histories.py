@@ -1,12 +1,13 @@
-"""What runs leave behind: where it lies, whether it is whole, and how many of them learned."""
+"""Histories of evaluations: how they are stored, checked and summarised."""
 
+import itertools
 import math
 import pickle
 from pathlib import Path
 
 from models import MEASURES
-from scipy.stats import binomtest
-from training import LEARNED, History, Settings, learned
+from scipy.stats import binomtest, fisher_exact
+from training import LEARNED, History, Settings, add_steps, learned
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.runs.outputs import output_is_current, read_output_record, record_output
@@ -15,7 +16,7 @@ from attention_dynamics.storage.pickles import load_pickle
 
 
 def default_name(settings: Settings) -> str:
-    """The name of the output of ``settings``, as the published code has it."""
+    """The default name of an output, as in the published code."""
     bi = "bi" if settings.bi else ""
     no_rep = "no_rep" if settings.no_rep else ""
     uniform = "invasive_uniform" if settings.invasive_uniform else ""
@@ -26,47 +27,50 @@ def default_name(settings: Settings) -> str:
 
 
 def histories_path(name: str) -> Path:
-    """Where the histories called ``name`` lie."""
+    """The path of the histories called ``name``."""
     return Path("logs") / f"{name}.pkl"
 
 
 def load_histories(path: Path) -> list[History]:
-    """The histories of each seed at ``path``; InputError when it is missing or not such a file."""
+    """The histories of each seed at ``path``; raises InputError if it is not such a file.
+
+    Entries written by earlier versions have no "step": it is computed from the record.
+    """
     if not path.exists():
-        raise InputError(f"{path} does not exist; make it with seq2seq.py (see copying_runs.sh)")
+        raise InputError(f"{path}: does not exist; make it with seq2seq.py (see copying_runs.sh)")
     content = load_pickle(path, "histories")
-    whole = isinstance(content, list) and all(
+    valid = isinstance(content, list) and all(
         isinstance(history, list)
         and history
         and all(is_evaluation(entry, MEASURES) for entry in history)
         for history in content
     )
-    if not whole or not content:
+    if not valid or not content:
         raise InputError(
-            f"{path} holds no histories of evaluations: make it again with seq2seq.py --overwrite"
+            f"{path}: holds no histories of evaluations; make it again with seq2seq.py --overwrite"
         )
-    return content
+    every = recorded_settings(path).get("save_every")
+    every = every if type(every) is int else Settings.save_every
+    return [add_steps(history, every, MEASURES) for history in content]
 
 
 def is_evaluation(entry: object, measures: tuple[str, ...]) -> bool:
-    """Whether ``entry`` has all ``measures``: a loss from 0 on, and accuracies from 0 to 1."""
+    """Whether ``entry`` has all ``measures``: a loss of at least 0, accuracies from 0 to 1."""
     return isinstance(entry, dict) and all(
         type(value) is float and 0 <= value <= (math.inf if name == "loss" else 1)
         for name, value in ((name, entry.get(name)) for name in measures)
     )
 
 
-def steps_of(path: Path, history: History) -> list[int]:
-    """The step of each evaluation, from the record beside the histories (10 apart without one)."""
+def recorded_settings(path: Path) -> dict:
+    """The settings in the record beside an output; empty if there are none."""
     settings = read_output_record(path).get("settings")
-    every = settings.get("save_every") if isinstance(settings, dict) else None
-    return [(every if type(every) is int else 10) * place for place in range(len(history))]
+    return settings if isinstance(settings, dict) else {}
 
 
 def title_of(path: Path, name: str) -> str:
-    """The task of the histories in words, from the record beside them; else their ``name``."""
-    settings = read_output_record(path).get("settings")
-    task = settings if isinstance(settings, dict) else {}
+    """The task of the histories in words, from their record; their ``name`` if it has none."""
+    task = recorded_settings(path)
     length, vocab = task.get("seq_length"), task.get("num_vocab")
     if type(length) is not int or type(vocab) is not int:
         return name
@@ -74,7 +78,7 @@ def title_of(path: Path, name: str) -> str:
 
 
 def write_output(path: Path, histories: object, settings: dict, results: dict) -> None:
-    """Write the pickle ``path`` and its record, so that it is never there without one."""
+    """Write the pickle ``path`` and its record; the pickle never exists without the record."""
     content = pickle.dumps(histories, protocol=5)
     record_output(path, settings, results, content)
     with atomic_write(path) as stream:
@@ -82,41 +86,55 @@ def write_output(path: Path, histories: object, settings: dict, results: dict) -
 
 
 def check_same(path: Path, settings: dict) -> None:
-    """InputError unless ``path`` was made with ``settings`` and is whole."""
+    """Raise InputError unless ``path`` was made with ``settings`` and is unchanged."""
     if output_is_current(path, settings):
         return
-    earlier = read_output_record(path).get("settings")
-    earlier = earlier if isinstance(earlier, dict) else {}
+    earlier = recorded_settings(path)
     differing = [key for key in settings if earlier.get(key) != settings[key]]
     what = "; ".join(f"{key} was {earlier.get(key)!r}, is {settings[key]!r}" for key in differing)
     raise InputError(
-        f"{path} exists and is of other settings ({what or 'its content has changed'}); "
-        "--overwrite replaces it"
+        f"{path}: already exists with other settings ({what or 'its content has changed'}); use "
+        "--overwrite to replace it"
     )
 
 
-def share_interval(count: int, of: int) -> tuple[float, float]:
-    """The 95% interval of a share, count / of, by Wilson's method."""
-    interval = binomtest(count, of).proportion_ci(method="wilson")
-    return float(interval.low), float(interval.high)
-
-
-def share_row(name: str, what: str, outcomes: list[bool]) -> dict:
-    """A row of a table: how many ``outcomes`` are true, their share and its interval."""
+def proportion_row(name: str, label: str, outcomes: list[bool]) -> dict:
+    """A row of a table: the count of true ``outcomes``, their share and its 95% interval."""
     count = sum(outcomes)
-    low, high = share_interval(count, len(outcomes))
+    interval = binomtest(count, len(outcomes)).proportion_ci(method="wilson")
     return {
         "setting": name,
-        what: count,
+        label: count,
         "of": len(outcomes),
         "share": count / len(outcomes),
-        "low": low,
-        "high": high,
+        "low": float(interval.low),
+        "high": float(interval.high),
     }
 
 
 def success_row(name: str, histories: list[History]) -> dict:
-    """How many seeds of a setting reach the accuracy LEARNED by the end of their history."""
-    row = share_row(name, f"reach {LEARNED}", [learned(history) for history in histories])
+    """The number of seeds of a setting that reach the accuracy LEARNED."""
+    row = proportion_row(name, f"reach {LEARNED}", [learned(history) for history in histories])
     mean = sum(history[-1]["acc"] for history in histories) / len(histories)
     return {**row, "mean acc at the end": mean}
+
+
+def fisher_rows(rows: list[dict], label: str) -> list[dict]:
+    """Fisher's exact test (two-sided) for every pair of rows of :func:`proportion_row`.
+
+    Args:
+        rows: at least two rows.
+        label: key of the counts.
+    """
+    return [
+        {
+            "first": first["setting"],
+            "second": second["setting"],
+            "p": float(
+                fisher_exact(
+                    [[row[label], row["of"] - row[label]] for row in (first, second)]
+                ).pvalue
+            ),
+        }
+        for first, second in itertools.combinations(rows, 2)
+    ]

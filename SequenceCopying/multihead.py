@@ -1,23 +1,23 @@
-"""Does one good head among bad ones make copying learnable? (Section 5.2, method A.3)
+"""Find good and bad attention heads, and train models that combine them (Section 5.2).
 
     python multihead.py
     python multihead.py --num_good 3 --num_bad 10 --num_random 10 --num_samples 6 --num_steps 120
 
-Copies permutations of 40 tokens. All models start from one random body. Head initialisations are
-tried until 20 good and 20 bad ones are found: *good* when the single-head model started from it
-exceeds an accuracy of 0.95 within 200 steps on each of the data seeds 0, 1, 2; *bad* when on each
-it never does and ends below 0.6; others are dropped. Then 50 models of 8 bad heads are trained, 50
-of 7 bad heads and a good one, and 50 of 8 random heads.
-
-A run may be interrupted: the heads found so far, the finished combinations and the training states
-of the others are kept in --folder, and a later call of the same settings goes on from them, with
-other numbers of heads and samples too.
+Copies permutations of 40 tokens. All models start from one random body. Head initializations are
+tried until 20 good and 20 bad heads are found. A head is *good* if the single-head model started
+from it exceeds an accuracy of 0.95 within 200 steps on each of the data seeds 0, 1, 2. It is *bad*
+if on each it never does and ends below 0.6. Other heads are dropped. Then 50 models of 8 bad heads
+are trained, 50 of 7 bad heads and a good one, and 50 of 8 random heads.
 
 Writes re_{num_heads}headcomb.pkl, (bad_histories, good_histories, random_histories), each a dict
-from the tuple of head files in {folder}/heads to the history, a list of {"acc", "loss"} before the
-updates of steps 0, 10, ...; a .json beside it that says how it was made; and
-{out_dir}/re_{num_heads}headcomb.svg, .png, .csv, the mean learning curves. Prints the share of each
-kind that exceeds 0.95, with a 95% interval (Wilson).
+from the tuple of head files in {folder}/heads to the history: a list of dicts of step, acc, loss
+and attn_acc, attn_acc_m1, attn_acc_p1 (of the mean attention over heads, see seq2seq.py), before
+the updates of steps 0, 10, ... A .json file beside it records the settings. Prints the share of
+each kind that exceeds 0.95, with a 95% interval (Wilson), and Fisher's exact test for every pair of
+kinds. Draw the learning curves with plot_multihead.py.
+
+If a run is interrupted, the same command resumes it: heads, finished combinations and training
+states are in --folder. A later call with other numbers of heads and samples reuses them.
 """
 
 import argparse
@@ -25,92 +25,86 @@ import math
 import sys
 import time
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import numpy as np
-from heads import (
-    EVERY,
+from histories import check_same, fisher_rows, is_evaluation, proportion_row, write_output
+from models import Body, Head, MultiheadCopier
+from tqdm import tqdm
+from training import (
     GOOD,
-    MEASURES,
-    Body,
-    Head,
-    MultiheadCopier,
-    Settings,
+    TRIAL_EVERY,
+    TRIAL_MEASURES,
+    History,
+    TrialSettings,
+    add_steps,
+    classify_head,
     is_good,
     make_body,
     make_head,
     train_trial,
-    verdict,
 )
-from histories import check_same, is_evaluation, share_row, write_output
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from tqdm import tqdm
-from training import History
-from workers import add_jobs_option, default_jobs, side_by_side
+from workers import add_jobs_option, default_jobs, run_parallel
 
 from attention_dynamics.cli import InputError, RunError, count, run_script, script_parser, seed
 from attention_dynamics.device import add_device_options, peak_memory_mb, setup_device
-from attention_dynamics.reporting.figures import write_figure
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.runs.checkpoints import load_checkpoint, save_checkpoint
 from attention_dynamics.runs.outputs import keep, kept
-from attention_dynamics.runs.records import locked
+from attention_dynamics.runs.records import differences, locked
 from attention_dynamics.storage.files import check_writable, read_json, write_json
 from attention_dynamics.storage.pickles import load_pickle
 
 KINDS = ("bad", "good", "random")  # in the order of the output
 LABELS = {"bad": "{} bad heads", "good": "{} bad heads and a good one", "random": "{} random heads"}
-COLOURS = {"bad": "#D55E00", "good": "#0072B2", "random": "#6b6b6b"}
-CANDIDATES, RANDOM = range(2)  # streams of head initialisations
+CANDIDATES, RANDOM = range(2)  # streams of head initializations
 
 Names = tuple[str, ...]
+Combinations = dict[Names, History]
 
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
+    defaults = TrialSettings()
     numbers = {
         "heads": {
-            "num_good": (20, "good heads to find"),
-            "num_bad": (20, "bad heads to find"),
-            "num_random": (30, "random heads"),
-            "max_candidates": (1000, "give up when this many heads have been tried"),
+            "num_good": (20, "number of good heads to find"),
+            "num_bad": (20, "number of bad heads to find"),
+            "num_random": (30, "number of random heads"),
+            "max_candidates": (1000, "number of heads to try before giving up"),
         },
         "combinations": {
-            "num_samples": (50, "combinations of each kind"),
-            "num_heads": (8, "heads of a combination"),
+            "num_samples": (50, "number of combinations of each kind"),
+            "num_heads": (8, "number of heads in a combination"),
         },
         "training": {
-            "num_steps": (200, "updates of a trial"),
-            "hidden_dim": (256, "size of embeddings and states"),
-            "seq_length": (40, "tokens to copy"),
-            "bsize": (128, "sequences in a batch"),
+            "num_steps": (defaults.num_steps, "number of updates in a trial"),
+            "hidden_dim": (defaults.hidden_dim, "size of embeddings and states"),
+            "seq_length": (defaults.seq_length, "number of tokens to copy"),
+            "bsize": (defaults.bsize, "sequences in a batch"),
         },
     }
-    for title, of_group in numbers.items():
+    for title, options in numbers.items():
         group = parser.add_argument_group(title)
-        for name, (default, meaning) in of_group.items():
+        for name, (default, meaning) in options.items():
             group.add_argument(
                 f"--{name}", type=count, default=default, help=f"{meaning} (default: %(default)s)"
             )
     parser.add_argument(
         "--seed",
         type=seed,
-        default=0,
-        help="of the body, the heads, the evaluation set and the choice of combinations "
-        "(default: %(default)s)",
+        default=defaults.seed,
+        help="random seed (body, heads, evaluation set, choice of combinations; "
+        "default: %(default)s)",
     )
     parser.add_argument(
         "--folder",
         type=Path,
         default=Path("multihead_runs"),
-        help="where heads and finished combinations are kept (default: %(default)s)",
+        help="directory of heads and finished combinations (default: %(default)s)",
     )
-    parser.add_argument(
-        "--out_dir", default="figures", help="folder of the figure (default: %(default)s)"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="make a finished output anew")
+    parser.add_argument("--overwrite", action="store_true", help="replace a finished output")
     add_jobs_option(add_device_options(parser))
     args = parser.parse_args(argv)
     possible = {
@@ -121,99 +115,91 @@ def parse_args(argv=None) -> argparse.Namespace:
     for kind, number in possible.items():
         if number < args.num_samples:
             parser.error(
-                f"only {number} different combination(s) of {args.num_heads} heads of the kind "
-                f"{kind!r} can be made, not --num_samples {args.num_samples}"
+                f"--num_samples: too many combinations of {args.num_heads} heads of the kind "
+                f"{kind!r} (expected at most {number}, got {args.num_samples}); give a smaller "
+                f"--num_samples, or more heads"
             )
     return args
 
 
-def open_folder(folder: Path, settings: Settings) -> None:
-    """Make the restart folder with its body, or check that it is one of these settings."""
+def open_folder(folder: Path, settings: TrialSettings) -> None:
+    """Create the restart folder with its body, or check that it belongs to these settings."""
     record = folder / "settings.json"
     if record.exists():
-        earlier, now = read_json(record, "restart folder's"), asdict(settings)
-        if not isinstance(earlier, dict) or earlier.keys() != now.keys():
-            raise InputError(f"{record} is damaged: remove {folder}, or name another --folder")
-        differing = [f"{key} was {earlier[key]!r}" for key in now if earlier[key] != now[key]]
-        if differing:
+        if what := differences(read_json(record, "restart folder's"), asdict(settings)):
             raise InputError(
-                f"{folder} is of other settings ({', '.join(differing)}): name another --folder"
+                f"{record}: belongs to a run with other settings ({what}); give another --folder"
             )
         load_checkpoint(folder / "body", make_body(settings))
-        for stale in folder.rglob(".*.part"):  # of a process that was killed
-            stale.unlink()
+        for abandoned in folder.rglob(".*.part"):  # by a process that was killed
+            abandoned.unlink()
         return
     if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder} holds files, but no settings.json: name another --folder")
+        raise InputError(f"{folder}: holds files, but no settings.json; give another --folder")
     save_checkpoint(folder / "body", make_body(settings))
     write_json(record, asdict(settings))
 
 
-def damaged_error(path: Path) -> InputError:
-    """That what is kept at ``path`` is not what this script keeps."""
-    return InputError(f"{path} is damaged: remove it, and it is made again")
-
-
-def kept_history(path: Path, content: object, longest: int, whole: bool) -> History:
-    """A history as it was kept at ``path``, if it is one; else InputError."""
-    if (
-        isinstance(content, list)
-        and (len(content) == longest or (not whole and 1 <= len(content) < longest))
-        and all(is_evaluation(entry, MEASURES) for entry in content)
-    ):
-        return [{key: entry[key] for key in MEASURES} for entry in content]
-    raise damaged_error(path)
+def rebuild(history: History) -> History:
+    """A saved history with steps, made of new dicts (see add_steps)."""
+    return add_steps(history, TRIAL_EVERY, TRIAL_MEASURES)
 
 
 def candidate_path(folder: Path, number: int) -> Path:
-    """Where the trials of a candidate head are kept."""
+    """The path of the trials of a candidate head."""
     return folder / "candidates" / str(number)
 
 
 def combination_path(folder: Path, names: Names) -> Path:
-    """Where the history of a combination is kept."""
+    """The path of the history of a combination."""
     return folder / "combinations" / "+".join(names)
 
 
 def head_path(folder: Path, name: str) -> Path:
-    """Where the initialisation of a head lies."""
+    """The path of the initialization of a head."""
     return folder / "heads" / name
 
 
+def load_model(settings: TrialSettings, folder: Path, heads: list[Head]) -> MultiheadCopier:
+    """The untrained model of the body in ``folder`` and ``heads``."""
+    body = Body(settings.task.vocab, settings.hidden_dim)
+    load_checkpoint(folder / "body", body)
+    return MultiheadCopier(body, heads)
+
+
 def try_candidate(
-    settings: Settings, folder: Path, number: int, wanted: frozenset, device: str, threads: int
+    settings: TrialSettings, folder: Path, number: int, wanted: frozenset, device: str, threads: int
 ) -> list[History]:
     """The trials of candidate ``number``, as many as tell whether it is of a ``wanted`` kind.
 
-    Each trial is kept in ``folder``, and so is the head once it is good or bad.
+    The trials are saved in ``folder``, and so is the head once it is known to be good or bad.
     """
     device = setup_device(device, threads)
     path, described = candidate_path(folder, number), asdict(settings)
-    longest = settings.evaluations
-    trials = kept(path, described)
-    if not isinstance(trials, list | None):
-        raise damaged_error(path)
-    histories = [kept_history(path, history, longest, False) for history in trials or []]
-    while (found := verdict(histories)) is None:
-        if histories and ("good" if is_good(histories[0]) else "bad") not in wanted:
-            return histories
-        body = Body(settings.task.vocab, settings.hidden_dim)
-        load_checkpoint(folder / "body", body)
-        model = MultiheadCopier(body, [make_head(settings, CANDIDATES, number)])
-        state = path.with_name(f"{number},{len(histories)}.state")
-        histories.append(train_trial(settings, model, len(histories), device, is_good, state))
-        keep(path, described, histories)
+    trials = [rebuild(history) for history in kept(path, described) or []]
+    while (kind := classify_head(trials)) is None:
+        if trials and ("good" if is_good(trials[0]) else "bad") not in wanted:
+            return trials
+        model = load_model(settings, folder, [make_head(settings, CANDIDATES, number)])
+        state = path.with_name(f"{number},{len(trials)}.state")
+        trials.append(train_trial(settings, model, len(trials), device, is_good, state))
+        keep(path, described, trials)
         state.unlink(missing_ok=True)
-    if found != "dropped" and not head_path(folder, f"{found}{number}").exists():
-        head = make_head(settings, CANDIDATES, number)
-        save_checkpoint(head_path(folder, f"{found}{number}"), head)
-    return histories
+    if kind != "dropped":
+        save_head(folder, f"{kind}{number}", settings, CANDIDATES, number)
+    return trials
 
 
-def find_heads(args: argparse.Namespace, settings: Settings, device: str, jobs: int) -> dict:
-    """{"good": names, "bad": names}: the first ones among the candidates 0, 1, 2, ...
+def save_head(folder: Path, name: str, settings: TrialSettings, stream: int, number: int) -> None:
+    """Save an initialization under ``name``, unless it is saved already."""
+    if not head_path(folder, name).exists():
+        save_checkpoint(head_path(folder, name), make_head(settings, stream, number))
 
-    Which these are does not depend on the number of jobs.
+
+def find_heads(args: argparse.Namespace, settings: TrialSettings, device: str, jobs: int) -> dict:
+    """{"good": names, "bad": names}: the first of each kind among the candidates 0, 1, 2, ...
+
+    The result does not depend on the number of jobs.
     """
     limits = {"good": args.num_good, "bad": args.num_bad}
     found: dict[str, list[str]] = {"good": [], "bad": []}
@@ -228,11 +214,11 @@ def find_heads(args: argparse.Namespace, settings: Settings, device: str, jobs: 
     finished: dict[int, list[History]] = {}
     following = 0  # the next candidate to be counted: they count in order
     progress = tqdm(total=sum(limits.values()), unit="head", disable=not sys.stderr.isatty())
-    with progress, closing(side_by_side(try_candidate, candidates(), jobs)) as trials:
-        for number, histories in trials:
-            finished[number] = histories
+    with progress, closing(run_parallel(try_candidate, candidates(), jobs)) as results:
+        for number, trials in results:
+            finished[number] = trials
             while following in finished:
-                kind = verdict(finished.pop(following))
+                kind = classify_head(finished.pop(following))
                 if kind in found and len(found[kind]) < limits[kind]:
                     found[kind].append(f"{kind}{following}")
                     progress.update()
@@ -247,21 +233,11 @@ def find_heads(args: argparse.Namespace, settings: Settings, device: str, jobs: 
     return found
 
 
-def make_random_heads(args: argparse.Namespace, settings: Settings) -> list[str]:
-    """The names of the random heads, which are kept beside the others."""
-    names = [f"random{number}" for number in range(args.num_random)]
-    for number, name in enumerate(names):
-        if not head_path(args.folder, name).exists():
-            head = make_head(settings, RANDOM, number)
-            save_checkpoint(head_path(args.folder, name), head)
-    return names
-
-
 def choose_combinations(args: argparse.Namespace, heads: dict[str, list[str]]) -> dict:
     """{kind: --num_samples different combinations of head names}."""
     chosen = {}
-    for place, kind in enumerate(KINDS):
-        rng = np.random.default_rng([args.seed, place])
+    for index, kind in enumerate(KINDS):
+        rng = np.random.default_rng([args.seed, index])
         pool = heads["random" if kind == "random" else "bad"]
         combinations: dict[Names, None] = {}
         while len(combinations) < args.num_samples:
@@ -276,17 +252,15 @@ def choose_combinations(args: argparse.Namespace, heads: dict[str, list[str]]) -
 
 
 def train_combination(
-    settings: Settings, folder: Path, names: Names, device: str, threads: int
+    settings: TrialSettings, folder: Path, names: Names, device: str, threads: int
 ) -> History:
-    """The history of a model of several heads (data seed 0), which is kept in ``folder``."""
+    """The history of a model of several heads (data seed 0), which is saved in ``folder``."""
     device = setup_device(device, threads)
-    body, heads = Body(settings.task.vocab, settings.hidden_dim), []
-    load_checkpoint(folder / "body", body)
+    heads = []
     for name in names:
-        head = Head(settings.hidden_dim)
-        load_checkpoint(head_path(folder, name), head)
-        heads.append(head)
-    model = MultiheadCopier(body, heads)
+        heads.append(Head(settings.hidden_dim))
+        load_checkpoint(head_path(folder, name), heads[-1])
+    model = load_model(settings, folder, heads)
     path = combination_path(folder, names)
     state = path.with_name(f"{path.name}.state")
     history = train_trial(settings, model, 0, device, lambda _: False, state)
@@ -296,10 +270,10 @@ def train_combination(
 
 
 def train_combinations(
-    args: argparse.Namespace, settings: Settings, combinations: dict, device: str, jobs: int
-) -> tuple[dict[Names, History], ...]:
-    """The histories of all combinations, by kind; those that are kept are not trained again."""
-    known: dict[Names, History] = {}
+    args: argparse.Namespace, settings: TrialSettings, combinations: dict, device: str, jobs: int
+) -> tuple[Combinations, ...]:
+    """The histories of all combinations, by kind; saved histories are not trained again."""
+    finished: Combinations = {}
     missing = []
     for names in dict.fromkeys(names for kind in KINDS for names in combinations[kind]):
         path = combination_path(args.folder, names)
@@ -307,30 +281,34 @@ def train_combinations(
         if history is None:
             missing.append(names)
         else:
-            known[names] = kept_history(path, history, settings.evaluations, True)
+            finished[names] = rebuild(history)
     tasks = [(settings, args.folder, names, device, args.threads) for names in missing]
-    total = len(known) + len(missing)
-    progress = tqdm(total=total, initial=len(known), unit="model", disable=not sys.stderr.isatty())
-    with progress, closing(side_by_side(train_combination, tasks, jobs)) as trained:
-        for number, history in trained:
-            known[missing[number]] = [{key: e[key] for key in MEASURES} for e in history]
+    done, total = len(finished), len(finished) + len(missing)
+    progress = tqdm(total=total, initial=done, unit="model", disable=not sys.stderr.isatty())
+    with progress, closing(run_parallel(train_combination, tasks, jobs)) as trained:
+        for index, history in trained:
+            finished[missing[index]] = rebuild(history)
             progress.update()
-    return tuple({names: known[names] for names in combinations[kind]} for kind in KINDS)
+    return tuple({names: finished[names] for names in combinations[kind]} for kind in KINDS)
 
 
 def train_all(
-    args: argparse.Namespace, settings: Settings, device: str, path: Path, described: dict
-) -> tuple[dict[Names, History], ...]:
+    args: argparse.Namespace, settings: TrialSettings, device: str, path: Path, described: dict
+) -> tuple[Combinations, ...]:
     """Find the heads, train their combinations and write the histories to ``path``."""
     started = time.perf_counter()
     jobs = args.jobs or default_jobs(device)
     open_folder(args.folder, settings)
     heads = find_heads(args, settings, device, jobs)
-    heads["random"] = make_random_heads(args, settings)
+    heads["random"] = [f"random{number}" for number in range(args.num_random)]
+    for number, name in enumerate(heads["random"]):
+        save_head(args.folder, name, settings, RANDOM, number)
     combinations = choose_combinations(args, heads)
     histories = train_combinations(args, settings, combinations, device, jobs)
+    rows = summary_rows(args.num_heads, histories)
     results = {
-        "shares": summary_rows(args.num_heads, histories),
+        "shares": rows,
+        "fisher": fisher_rows(rows, f"exceed {GOOD}"),
         "seconds": time.perf_counter() - started,
         "peak_memory_mb": peak_memory_mb(),
         "device": device,
@@ -341,10 +319,12 @@ def train_all(
     return histories
 
 
-def summary_rows(num_heads: int, histories: tuple[dict[Names, History], ...]) -> list[dict]:
-    """How many combinations of each kind learn."""
+def summary_rows(num_heads: int, histories: tuple[Combinations, ...]) -> list[dict]:
+    """The number of combinations of each kind that learn."""
     return [
-        share_row(label_of(kind, num_heads), f"exceed {GOOD}", [*map(is_good, of_kind.values())])
+        proportion_row(
+            label_of(kind, num_heads), f"exceed {GOOD}", [*map(is_good, of_kind.values())]
+        )
         for kind, of_kind in zip(KINDS, histories, strict=True)
     ]
 
@@ -354,71 +334,61 @@ def label_of(kind: str, num_heads: int) -> str:
     return LABELS[kind].format(num_heads - (kind == "good"))
 
 
-def curve_rows(histories: tuple[dict[Names, History], ...]) -> list[dict]:
-    """The mean and the standard deviation of the accuracy at each step, of each kind."""
-    rows = []
-    for kind, of_kind in zip(KINDS, histories, strict=True):
-        acc = np.array([[entry["acc"] for entry in history] for history in of_kind.values()])
-        for place, (mean, std) in enumerate(zip(acc.mean(axis=0), acc.std(axis=0), strict=True)):
-            row = {"kind": kind, "step": EVERY * place, "mean": float(mean), "std": float(std)}
-            rows.append(row)
-    return rows
+def output_path(num_heads: int) -> Path:
+    """The path of the histories of combinations of ``num_heads`` heads."""
+    return Path(f"re_{num_heads}headcomb.pkl")
 
 
-def draw_curves(num_heads: int, rows: list[dict]) -> Figure:
-    """Mean accuracy over training with a band of one standard deviation, for each kind."""
-    figure = Figure(figsize=(7.2, 4.4))
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    for kind in KINDS:
-        steps, mean, std = (
-            np.array([row[key] for row in rows if row["kind"] == kind])
-            for key in ("step", "mean", "std")
+def load_combinations(path: Path) -> tuple[Combinations, ...]:
+    """The histories at ``path``, by kind; raises InputError if it is not such a file.
+
+    Entries written by earlier versions have no "step" (it is added) and no attention accuracies.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: does not exist; make it with multihead.py")
+    content = load_pickle(path, "combinations")
+    if not (
+        isinstance(content, tuple)
+        and len(content) == len(KINDS)
+        and all(isinstance(of_kind, dict) and of_kind for of_kind in content)
+        and all(
+            isinstance(history, list)
+            and history
+            and all(is_evaluation(entry, ("acc", "loss")) for entry in history)
+            for of_kind in content
+            for history in of_kind.values()
         )
-        colour, label = COLOURS[kind], label_of(kind, num_heads)
-        axes.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
-        axes.plot(steps, mean, color=colour, linewidth=2, label=label)
-    axes.axhline(GOOD, color="#6b6b6b", linewidth=0.8, dashes=(2, 2))
-    axes.set_ylim(-0.03, 1.03)
-    axes.set_xlabel("training step")
-    axes.set_ylabel("accuracy, mean ± std of models")
-    axes.legend(frameon=False, loc="upper left")
-    figure.tight_layout()
-    return figure
+    ):
+        raise InputError(
+            f"{path}: holds no histories of combinations; make it again with multihead.py "
+            "--overwrite"
+        )
+    return tuple(
+        {names: rebuild(history) for names, history in of_kind.items()} for of_kind in content
+    )
 
 
 def main(argv=None) -> None:
     args = parse_args(argv)
     device = setup_device(args.device, args.threads).type
-    settings = Settings(
-        seq_length=args.seq_length,
-        hidden_dim=args.hidden_dim,
-        bsize=args.bsize,
-        num_steps=args.num_steps,
-        seed=args.seed,
+    settings = TrialSettings(
+        **{field.name: getattr(args, field.name) for field in fields(TrialSettings)}
     )
-    path = Path(f"re_{args.num_heads}headcomb.pkl")
+    path = output_path(args.num_heads)
     check_writable(path, args.folder)
-    stem = Path(args.out_dir) / path.stem
-    check_writable(f"{stem}.svg")
     numbers = ("num_good", "num_bad", "num_random", "num_samples", "num_heads")
     described = {**asdict(settings), **{name: getattr(args, name) for name in numbers}}
     with locked(path), locked(args.folder):
         if path.exists() and not args.overwrite:
             check_same(path, described)
-            print(f"{path} is up to date; --overwrite makes it anew")
-            histories = load_pickle(path, "combinations")
+            print(f"{path} is up to date; use --overwrite to make it again")
+            histories = load_combinations(path)
         else:
             histories = train_all(args, settings, device, path, described)
-    rows = curve_rows(histories)
-    for figure in write_figure(
-        stem,
-        lambda: draw_curves(args.num_heads, rows),
-        rows,
-        "Good and bad heads",
-    ):
-        print(figure)
-    print(format_table(summary_rows(args.num_heads, histories)))
+    rows = summary_rows(args.num_heads, histories)
+    print(format_table(rows))
+    print("Fisher's exact test:")
+    print(format_table(fisher_rows(rows, f"exceed {GOOD}"), digits=4))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,25 @@
-"""Training models that copy, one seed after another or many as one model (A.3)."""
+"""Training models that copy: one seed, many seeds as one model, a trial of one or more heads."""
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
+import numpy as np
 import torch
 from data import EVALUATION, TRAINING, Batch, Task, batches, stacked
-from layers import stack_states
-from models import Copier, measure, read
+from models import (
+    ATTENTION_MEASURES,
+    MEASURES,
+    Body,
+    Copier,
+    Head,
+    MultiheadCopier,
+    attention_hits,
+    compute_output,
+    measure,
+    stack_states,
+)
 from torch.nn import functional as F
 
 from attention_dynamics.cli import InputError
@@ -14,27 +27,35 @@ from attention_dynamics.device import set_seed, setup_device
 from attention_dynamics.runs.outputs import Parts
 from attention_dynamics.runs.training import Training
 
-# An accuracy from which a sequence counts as copied.
+# The accuracy from which a seed counts as having learned to copy.
 LEARNED = 0.95
 EVALUATION_SIZE = 50
+
+# Trials of heads: a head is good if training from it exceeds GOOD with each of DATA_SEEDS, bad if
+# it never does with any of them and ends below BAD.
+GOOD, BAD = 0.95, 0.6
+DATA_SEEDS = (0, 1, 2)
+TRIAL_EVERY, TRIAL_EVALUATION_SIZE = 10, 400
+TRIAL_MEASURES = ("acc", "loss", *ATTENTION_MEASURES)
 
 History = list[dict[str, float]]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides the history of a seed.
+    """The settings that decide the history of a seed.
 
     Attributes:
         seq_length, num_vocab, no_rep: the task, as in :class:`data.Task`.
         bi: whether the encoder reads in both directions.
         hidden_dim: size of embeddings and states.
         bsize: sequences in a training batch.
-        steps: updates.
+        steps: number of updates.
         save_every: updates between evaluations.
-        invasive_uniform: whether α is uniform in training and evaluation.
-        no_context: whether the decoder goes without the context.
-        early_stop: whether a seed ends at the first evaluation with an accuracy of LEARNED.
+        invasive_uniform: whether α is uniform, in training and in evaluation (departure 15).
+        no_context: whether the decoder runs without the context.
+        early_stop: whether a seed ends at its first evaluation with accuracy LEARNED (departure
+            16).
         precision: "fp32" or "bf16" (automatic mixed precision in training; evaluation is in fp32).
     """
 
@@ -53,24 +74,24 @@ class Settings:
 
     @property
     def task(self) -> Task:
-        """What is to be copied."""
+        """The copying task."""
         return Task(self.seq_length, self.num_vocab, self.no_rep)
 
 
 def check_precision(precision: str, device: torch.device) -> None:
-    """InputError when ``device`` has no bf16 LSTM."""
+    """Raise InputError if ``device`` has no bf16 LSTM."""
     if precision == "bf16" and (
         device.type == "mps"
         or (device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported())
     ):
         raise InputError(
-            f"--precision bf16: this {device.type} device computes no bf16 LSTM (a CPU needs "
-            "AVX-512); use --precision fp32"
+            f"--precision bf16: this {device.type} device has no bf16 LSTM (a CPU needs AVX-512); "
+            "use --precision fp32"
         )
 
 
-def make_model(settings: Settings, seed: int) -> Copier:
-    """The untrained model of one seed."""
+def make_model(settings: Settings, seed: int, seeds: int | None = None) -> Copier:
+    """The untrained model of one seed; with ``seeds``, a stacked model to be filled."""
     set_seed(seed)
     return Copier(
         settings.task.vocab,
@@ -78,20 +99,14 @@ def make_model(settings: Settings, seed: int) -> Copier:
         settings.bi,
         settings.invasive_uniform,
         settings.no_context,
+        seeds,
     )
 
 
 def make_stacked_model(settings: Settings, seeds: list[int]) -> Copier:
-    """The untrained models of several seeds as one, with the weights they have one by one."""
+    """The untrained models of several seeds as one, each with the weights of its single model."""
     singles = [make_model(settings, seed) for seed in seeds]
-    model = Copier(
-        settings.task.vocab,
-        settings.hidden_dim,
-        settings.bi,
-        settings.invasive_uniform,
-        settings.no_context,
-        seeds=len(seeds),
-    )
+    model = make_model(settings, 0, len(seeds))
     model.load_state_dict(stack_states(singles))
     return model
 
@@ -102,11 +117,11 @@ def train_seed(
     """The evaluations of one seed, after the updates of steps 0, save_every, ...
 
     Args:
-        settings: of the run.
-        seed: of weights and sequences.
-        device: name, as for setup_device.
+        settings: settings of the run.
+        seed: random seed of weights and sequences.
+        device: name of the device, as for setup_device.
         threads: CPU threads.
-        parts: where the history is kept, and the training state until then.
+        parts: cache for the finished history and, until then, the training state.
     """
     described = {**asdict(settings), "seed": seed}
     if parts is not None and (history := parts.get(described)) is not None:
@@ -129,18 +144,19 @@ def train_stacked(
     tick: Callable[[int], None],
     parts: Parts | None = None,
 ) -> list[History]:
-    """As :func:`train_seed`, all seeds as one model; ``tick`` is told of the steps that are made.
+    """As :func:`train_seed`, with all seeds as one model; ``tick`` receives the steps made.
 
-    With early_stop all go on until the last one ends, and the histories are cut.
+    With early_stop, training ends when all seeds have learned, and the histories are cut.
     """
     model = make_stacked_model(settings, seeds).to(device)
 
-    def of_all(size: int, purpose: int) -> Iterator[Batch]:
+    def all_batches(size: int, purpose: int) -> Iterator[Batch]:
         streams = [batches(settings.task, size, seed, purpose) for seed in seeds]
-        for several in zip(*streams, strict=True):
-            yield stacked(list(several))
+        for of_seeds in zip(*streams, strict=True):
+            yield stacked(list(of_seeds))
 
-    training, evaluation = of_all(settings.bsize, TRAINING), of_all(EVALUATION_SIZE, EVALUATION)
+    training = all_batches(settings.bsize, TRAINING)
+    evaluation = all_batches(EVALUATION_SIZE, EVALUATION)
     described = {**asdict(settings), "seeds": seeds}
     state = parts and parts.state_path(described)
     return _train(settings, described, model, training, evaluation, state, tick)
@@ -152,7 +168,7 @@ def _train(settings, described, model, batches, evaluation, state, tick) -> list
     every = settings.save_every
     with Training(state, described, model, optimizer, every, {"measured": []}) as training:
         measured = training.notes["measured"]  # each a list over seeds
-        for _ in range(training.step):  # those of an earlier process
+        for _ in range(training.step):  # the batches of an earlier process
             next(batches)
         for _ in measured:
             next(evaluation)
@@ -160,7 +176,7 @@ def _train(settings, described, model, batches, evaluation, state, tick) -> list
         while True:
             if len(measured) < -(-training.step // every):  # after the updates of 0, every, ...
                 batch = next(evaluation).to(device)
-                measured.append(measure(read(model, batch), batch.targets))
+                measured.append(measure(compute_output(model, batch), batch.targets))
             histories = [list(history) for history in zip(*measured, strict=True)]
             stopped = settings.early_stop and histories and all(map(learned, histories))
             if stopped or training.step == settings.steps:
@@ -175,25 +191,161 @@ def _train(settings, described, model, batches, evaluation, state, tick) -> list
                 loss.backward()
                 optimizer.step()
             tick(1)
+    histories = [add_steps(history, every, MEASURES) for history in histories]
     return [cut(history) for history in histories] if settings.early_stop else histories
 
 
 def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Mean cross-entropy over the targets (..., trg_len, batch), summed over seeds.
 
-    No weight is shared by two seeds, so that each gets the gradient of its own mean.
+    Seeds share no weights, so each gets the gradient of its own mean.
     """
-    targets_of_a_seed = targets.shape[-2] * targets.shape[-1]
+    count = targets.shape[-2] * targets.shape[-1]
     total = F.cross_entropy(logits.float().flatten(0, -2), targets.flatten(), reduction="sum")
-    return total / targets_of_a_seed
+    return total / count
+
+
+def add_steps(history: History, every: int, measures: tuple[str, ...]) -> History:
+    """A history with the step of each evaluation (``every`` apart, if not given) and ``measures``.
+
+    The entries are new dicts: the bytes of their pickle do not depend on the process that made
+    them. Measures that an earlier version did not record are left out.
+    """
+    return [
+        {
+            "step": entry.get("step", every * index),
+            **{name: entry[name] for name in measures if name in entry},
+        }
+        for index, entry in enumerate(history)
+    ]
 
 
 def cut(history: History) -> History:
-    """A history up to its first evaluation with the accuracy LEARNED."""
-    first = next((place for place, e in enumerate(history) if learned([e])), len(history))
+    """A history up to its first evaluation with accuracy LEARNED."""
+    first = next((index for index, e in enumerate(history) if learned([e])), len(history))
     return history[: first + 1]
 
 
 def learned(history: History) -> bool:
     """Whether an evaluation reaches the accuracy LEARNED."""
     return any(entry["acc"] >= LEARNED for entry in history)
+
+
+# --- trials of heads (docs/method.md, section 4.2) ---
+
+
+@dataclass(frozen=True)
+class TrialSettings:
+    """The settings that decide the initial weights of a trial and its history.
+
+    Attributes:
+        seq_length: sequences are permutations of this many tokens.
+        hidden_dim: size of embeddings and states.
+        bsize: sequences in a training batch.
+        num_steps: number of updates.
+        seed: random seed of the body, the heads and the evaluation set.
+    """
+
+    seq_length: int = 40
+    hidden_dim: int = 256
+    bsize: int = 128
+    num_steps: int = 200
+    seed: int = 0
+
+    @property
+    def task(self) -> Task:
+        """The copying task."""
+        return Task(self.seq_length, self.seq_length, True)
+
+
+def make_body(settings: TrialSettings) -> Body:
+    """The body that every trial starts from."""
+    set_seed(settings.seed)
+    return Body(settings.task.vocab, settings.hidden_dim)
+
+
+def make_head(settings: TrialSettings, stream: int, number: int) -> Head:
+    """Head initialization ``number`` of a ``stream`` (candidates, random heads)."""
+    mixed = np.random.SeedSequence([settings.seed, stream, number]).generate_state(1, np.uint64)
+    generator = torch.Generator().manual_seed(int(mixed[0] >> 1))
+    head = Head(settings.hidden_dim)
+    bound = settings.hidden_dim**-0.5  # the initialization of nn.Linear
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.uniform_(-bound, bound, generator=generator)
+    return head
+
+
+@functools.cache
+def trial_evaluation_batch(settings: TrialSettings) -> Batch:
+    """The fixed set of TRIAL_EVALUATION_SIZE sequences."""
+    return next(batches(settings.task, TRIAL_EVALUATION_SIZE, settings.seed, EVALUATION))
+
+
+def train_trial(
+    settings: TrialSettings,
+    model: MultiheadCopier,
+    data_seed: int,
+    device: torch.device,
+    end: Callable[[History], bool],
+    state: Path | None = None,
+) -> History:
+    """The evaluations of TRIAL_MEASURES before the updates of steps 0, 10, ..., until ``end``.
+
+    If ``state`` holds the training state of an interrupted process, the trial resumes from it.
+    """
+    model = model.to(device)
+    optimizer = torch.optim.Adam(model.parameters(), fused=device.type != "mps")
+    training_batches = batches(settings.task, settings.bsize, data_seed, TRAINING)
+    evaluation = trial_evaluation_batch(settings).to(device)
+    described = {**asdict(settings), "data_seed": data_seed}
+    with Training(state, described, model, optimizer, TRIAL_EVERY, {"history": []}) as training:
+        history = training.notes["history"]
+        for _ in range(training.step):  # the batches of an earlier process
+            next(training_batches)
+        while training.step < settings.num_steps:
+            if len(history) <= training.step // TRIAL_EVERY:
+                history.append(evaluate_trial(model, evaluation))
+                if end(history):
+                    break
+            batch = next(training_batches).to(device)
+            with training.update():
+                loss = training.watched(loss_of(model(batch), batch.targets))
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                optimizer.step()
+    return add_steps(history, TRIAL_EVERY, TRIAL_MEASURES)
+
+
+@torch.no_grad()
+def evaluate_trial(model: MultiheadCopier, batch: Batch) -> dict[str, float]:
+    """TRIAL_MEASURES over all targets of a batch; the attention is the mean of α over heads."""
+    decoded, states = model.decode(batch)
+    logits = model.combine(decoded, states)
+    hits = {
+        "acc": logits.argmax(dim=-1) == batch.targets,
+        **attention_hits(model.alpha(decoded, states)),
+    }
+    numbers = {name: hit.sum().item() / batch.targets.numel() for name, hit in hits.items()}
+    return {**numbers, "loss": loss_of(logits, batch.targets).item()}
+
+
+def is_good(history: History) -> bool:
+    """Whether an evaluation exceeds GOOD: later evaluations cannot change that."""
+    return any(entry["acc"] > GOOD for entry in history)
+
+
+def is_bad(history: History) -> bool:
+    """Whether a complete trial never exceeds GOOD and ends below BAD."""
+    return not is_good(history) and history[-1]["acc"] < BAD
+
+
+def classify_head(trials: list[History]) -> str | None:
+    """ "good", "bad" or "dropped", from trials with the first of DATA_SEEDS.
+
+    None while more trials are needed to decide.
+    """
+    for name, is_kind in (("good", is_good), ("bad", is_bad)):
+        if all(map(is_kind, trials)):
+            return name if len(trials) == len(DATA_SEEDS) else None
+    return "dropped"

@@ -34,7 +34,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "SequenceCopying"))  # its processes import it by name, too
 
 from training import Settings, check_precision, train_seed, train_stacked  # noqa: E402
-from workers import add_jobs_option, default_jobs, side_by_side  # noqa: E402
+from workers import add_jobs_option, default_jobs, run_parallel  # noqa: E402
 
 TARGETS = {("fp32", "cpu"): 2.0, ("bf16", "cpu"): 4.0, ("fp32", "cuda"): 10.0, ("bf16", "cuda"): 10}
 
@@ -72,7 +72,7 @@ def run_ours(settings: Settings, seeds: range, device: torch.device, jobs: int) 
     if device.type == "cuda":
         return train_stacked(settings, list(seeds), device, lambda _: None)
     tasks = [(settings, seed, device.type, 1) for seed in seeds]
-    found = dict(side_by_side(train_seed, tasks, jobs))
+    found = dict(run_parallel(train_seed, tasks, jobs))
     return [found[number] for number in range(len(seeds))]
 
 

@@ -78,6 +78,14 @@ def plain_reference(name: str) -> ModuleType:
     return module
 
 
+def pytest_collection_modifyitems(items) -> None:
+    """Skip the tests marked ``cuda`` where torch finds no CUDA device."""
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("cuda"):
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
 @pytest.fixture(autouse=True)
 def one_thread():
     """Every test computes on one thread, whatever a script set before."""

@@ -110,5 +110,6 @@ def train(
         loss.backward()
         optimizer.step()
         if step % 10 == 0:
-            history.append(evaluate(model, *draw(evaluation, 50, seq_length, num_vocab, no_rep)))
+            batch = draw(evaluation, 50, seq_length, num_vocab, no_rep)
+            history.append({"step": step, **evaluate(model, *batch)})
     return history

@@ -51,7 +51,7 @@ class Case(NamedTuple):
         script: from the root of the repository.
         args: its options.
         before: cases that make what it reads.
-        patches: values of module attributes that make it small: {"heads.GOOD": 0.3}.
+        patches: values of module attributes that make it small: {"training.GOOD": 0.3}.
     """
 
     script: str
@@ -112,7 +112,7 @@ CASES = {
         "SequenceCopying/multihead.py",
         f"{COPYING} --seq_length 3 --num_steps 21 --num_good 3 --num_bad 3 --num_random 3 "
         "--num_heads 2 --num_samples 2 --jobs 1",
-        patches={"heads.GOOD": 0.3, "heads.EVALUATION_SIZE": 40},
+        patches={"training.GOOD": 0.3, "training.TRIAL_EVALUATION_SIZE": 40},
     ),
     "papa_constants": Case(
         "papa/run_papa_glue_avgs_creator.py", f"{ENCODER} --device cpu --output_dir constants"

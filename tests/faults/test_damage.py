@@ -166,7 +166,7 @@ BLOCKED = {
     "translator": ["models/small"],
     "pieces": ["outputs"],
     "copying": ["logs", "logs/vocab6seq_length5bsize4no_rep.parts"],
-    "multihead": ["multihead_runs", "figures"],
+    "multihead": ["multihead_runs"],
 }
 
 

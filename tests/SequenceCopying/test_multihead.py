@@ -1,0 +1,261 @@
+"""Good and bad heads: the model, the verdict on a head, resuming, the figure, bad input."""
+
+import csv
+import itertools
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import assert_refused, run_script
+
+from attention_dynamics.cli import InputError, RunError
+from attention_dynamics.runs.outputs import kept
+from attention_dynamics.storage.files import read_json, sha256, write_pickle
+from attention_dynamics.storage.pickles import load_pickle
+
+OPTIONS = ["--seq_length", "3", "--hidden_dim", "8", "--bsize", "6", "--num_steps", "11"]
+OPTIONS += ["--num_good", "3", "--num_bad", "3", "--num_random", "3", "--num_heads", "2"]
+OPTIONS += ["--num_samples", "2", "--device", "cpu", "--jobs", "1"]
+SETTINGS = {"seq_length": 3, "hidden_dim": 8, "bsize": 6, "num_steps": 11, "seed": 0}
+OUTPUT = "re_2headcomb.pkl"
+MEASURES = {"step", "acc", "loss", "attn_acc", "attn_acc_m1", "attn_acc_p1"}
+
+
+def make_small(copying, monkeypatch) -> None:
+    """A tiny task: after ten updates some heads predict a token of four more often than 0.3."""
+    monkeypatch.setattr(copying.training, "GOOD", 0.3)
+    monkeypatch.setattr(copying.training, "TRIAL_EVALUATION_SIZE", 40)
+
+
+@pytest.fixture(scope="module")
+def run_once(tmp_path_factory, copying) -> Path:
+    """A working directory in which multihead.py has run."""
+    folder = tmp_path_factory.mktemp("multihead")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        torch.set_num_threads(1)
+        make_small(copying, monkeypatch)
+        monkeypatch.chdir(folder)
+        copying.multihead.main(OPTIONS)
+    return folder
+
+
+@pytest.fixture
+def multihead(tmp_path, monkeypatch, copying, run_once):
+    """multihead.py, in a copy of the working directory in which it has run."""
+    shutil.copytree(run_once, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    make_small(copying, monkeypatch)
+    return copying.multihead
+
+
+def test_heads_are_averaged(copying):
+    """Against a loop over the heads, with the attention written out."""
+    models, training = copying.models, copying.training
+    settings = training.TrialSettings(seq_length=4, hidden_dim=12)
+    heads = [training.make_head(settings, 0, number) for number in range(3)]
+    model = models.MultiheadCopier(training.make_body(settings), heads)
+    decoded, states = torch.randn(5, 2, 12), torch.randn(7, 2, 12)
+    alphas, outputs = [], []
+    for head in heads:
+        alpha = torch.einsum("tbh,sbh->tbs", head.attn_proj(decoded), states).softmax(dim=-1)
+        alphas.append(alpha)
+        outputs.append(head.enc_proj(torch.einsum("tbs,sbh->tbh", alpha, states)))
+    close = {"atol": 1e-6, "rtol": 1e-5}
+    expected = torch.stack(outputs).mean(dim=0)
+    torch.testing.assert_close(model.attend(decoded, states), expected, **close)
+    torch.testing.assert_close(model.alpha(decoded, states), torch.stack(alphas).mean(0), **close)
+
+
+def test_initializations_are_fixed_and_differ(copying):
+    training = copying.training
+    settings = training.TrialSettings(seq_length=4, hidden_dim=12)
+
+    def weights(stream, number):
+        return training.make_head(settings, stream, number).attn_proj.weight
+
+    assert weights(0, 1).equal(weights(0, 1))
+    for stream, number in ((0, 2), (1, 1)):
+        assert not weights(0, 1).equal(weights(stream, number))
+    assert 0.9 * 12**-0.5 < weights(0, 1).abs().max() <= 12**-0.5
+    bodies = [training.make_body(settings).state_dict() for _ in range(2)]
+    assert all(value.equal(bodies[1][name]) for name, value in bodies[0].items())
+
+
+def test_classify_head(copying):
+    classify = copying.training.classify_head
+    good, bad, between = ([{"acc": 0.1}, {"acc": last}] for last in (0.96, 0.5, 0.6))
+    fallen = [{"acc": 0.96}, {"acc": 0.5}]
+    assert [classify([trial] * 3) for trial in (good, bad, between, fallen)] == [
+        "good", "bad", "dropped", "good"
+    ]  # fmt: skip
+    assert classify([]) is classify([good]) is classify([bad, bad]) is None
+    assert classify([good, bad]) == classify([bad, bad, between]) == "dropped"
+    assert classify([[{"acc": 0.95}]]) == "dropped"  # not above 0.95, not below 0.6
+
+
+def test_multihead_writes_histories_and_their_record(multihead, monkeypatch):
+    bad, good, random = histories = load_pickle(OUTPUT)
+    assert [len(of_kind) for of_kind in histories] == [2, 2, 2]
+    assert all(name.startswith("bad") for names in bad for name in names)
+    assert all([name[:3] for name in names] == ["bad", "goo"] for names in good)
+    assert all(name.startswith("random") for names in random for name in names)
+    for of_kind in histories:
+        for names, history in of_kind.items():
+            assert all(Path("multihead_runs/heads", name).exists() for name in names)
+            assert all(entry.keys() == MEASURES for entry in history)
+            assert [entry["step"] for entry in history] == [0, 10]
+    record = read_json("re_2headcomb.json")
+    assert record["settings"]["num_samples"] == 2
+    tests = record["results"]["fisher"]
+    assert [(test["first"][0], test["second"]) for test in tests] == [
+        ("2", "1 bad heads and a good one"), ("2", "2 random heads"), ("1", "2 random heads")
+    ]  # fmt: skip
+    # 0 of 2 against 2 of 2: two-sided p = 2 / C(4, 2)
+    counts = [row["exceed 0.95"] for row in record["results"]["shares"]]
+    assert counts == [0, 2, 0]
+    assert [test["p"] for test in tests] == pytest.approx([1 / 3, 1, 1 / 3])
+    first = sha256(OUTPUT)
+
+    # Called again, nothing is trained; --overwrite collects the saved histories.
+    monkeypatch.setattr(multihead, "train_trial", None)
+    for options in ([], ["--overwrite"]):
+        multihead.main([*OPTIONS, *options])
+        assert sha256(OUTPUT) == first
+
+
+def test_multihead_resumes_where_it_was_interrupted(multihead, copying, monkeypatch):
+    """Interrupted in the search and among the combinations; the same output as in one go."""
+    first = sha256(OUTPUT)
+    trials = len(list(Path("multihead_runs/combinations").glob("*"))) + sum(
+        len(kept(path, SETTINGS)) for path in Path("multihead_runs/candidates").glob("*")
+    )
+    train_trial, calls = copying.training.train_trial, []
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) in (4, trials - 2):
+            raise KeyboardInterrupt
+        return train_trial(*args)
+
+    monkeypatch.setattr(multihead, "train_trial", interrupted)
+    options = [*OPTIONS, "--overwrite", "--folder", "other"]
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            multihead.main(options)
+    multihead.main(options)
+    assert len(calls) == trials + 2  # no finished trial was made twice
+    assert sha256(OUTPUT) == first
+
+
+def test_multihead_does_not_depend_on_who_finishes_first(multihead, monkeypatch):
+    first = sha256(OUTPUT)
+
+    def run_backwards(function, tasks, jobs):
+        """Three tasks are started at once, and the last of them finishes first."""
+        waiting = enumerate(tasks)
+        while taken := list(itertools.islice(waiting, 3)):
+            for index, task in reversed(taken):
+                yield index, function(*task)
+
+    monkeypatch.setattr(multihead, "run_parallel", run_backwards)
+    multihead.main([*OPTIONS, "--overwrite", "--folder", "other"])
+    assert sha256(OUTPUT) == first
+
+
+def test_multihead_trials_start_from_the_saved_heads(multihead, copying):
+    """A good head's saved trial is what its file and the body give."""
+    training, settings = copying.training, copying.training.TrialSettings(**SETTINGS)
+    name = next(path.name for path in Path("multihead_runs/heads").glob("good*"))
+    head = copying.models.Head(8)
+    multihead.load_checkpoint(Path("multihead_runs/heads", name), head)
+    model = multihead.load_model(settings, Path("multihead_runs"), [head])
+    history = training.train_trial(settings, model, 1, torch.device("cpu"), training.is_good)
+    path = Path("multihead_runs/candidates", name.removeprefix("good"))
+    assert history == kept(path, SETTINGS)[1]
+    assert training.is_good(history) and not training.is_good(history[:-1])  # it ended there
+
+
+def corrupt_body(folder: Path) -> None:
+    (folder / "body").write_bytes(b"\x80")
+
+
+def truncate_candidate(folder: Path) -> None:
+    path = folder / "candidates" / "0"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def corrupt_heads(folder: Path) -> None:
+    for path in (folder / "combinations").glob("*"):
+        path.unlink()
+    for path in (folder / "heads").glob("bad*"):
+        path.write_bytes(path.read_bytes()[:100])
+
+
+def remove_settings(folder: Path) -> None:
+    (folder / "settings.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (corrupt_body, "corrupt/body "),
+        (truncate_candidate, "candidates/0 "),
+        (corrupt_heads, "heads/bad"),
+        (remove_settings, "holds files, but no settings.json"),
+    ],
+)
+def test_multihead_rejects_a_corrupt_restart_folder(multihead, change, named):
+    shutil.copytree("multihead_runs", "corrupt")
+    change(Path("corrupt"))
+    with pytest.raises(InputError) as error:
+        multihead.main([*OPTIONS, "--overwrite", "--folder", "corrupt"])
+    assert named in str(error.value) and "\n" not in str(error.value)
+
+
+def test_multihead_rejects_other_settings(multihead, capsys):
+    with pytest.raises(InputError, match=r"other settings \(seed was 0, is 1\)"):
+        multihead.main([*OPTIONS, "--overwrite", "--seed", "1"])
+    with pytest.raises(InputError, match=r"other settings \(num_samples was 2, is 1\)"):
+        multihead.main([*OPTIONS, "--num_samples", "1"])
+    with pytest.raises(RunError, match="not enough heads in --max_candidates 2"):
+        multihead.main([*OPTIONS, "--overwrite", "--max_candidates", "2"])
+    with pytest.raises(SystemExit):
+        multihead.main([*OPTIONS, "--num_heads", "4"])
+    assert "4 heads of the kind 'bad' (expected at most 0, got 2)" in capsys.readouterr().err
+
+
+def test_multihead_ends_in_one_line_on_a_corrupt_folder(tmp_path):
+    (tmp_path / "multihead_runs").mkdir()
+    (tmp_path / "multihead_runs" / "settings.json").write_text("{")
+    process = run_script("SequenceCopying/multihead.py", cwd=tmp_path)
+    assert_refused(process, "multihead.py: error:", "settings.json is malformed JSON")
+
+
+def test_plot_multihead(multihead, copying, capsys):
+    copying.plot_multihead.main(["--num_heads", "2"])
+    stem = "figures/re_2headcomb"
+    assert capsys.readouterr().out.split() == [f"{stem}.{kind}" for kind in ("svg", "png", "csv")]
+    with open(f"{stem}.csv") as stream:
+        rows = list(csv.DictReader(stream))
+    histories = load_pickle(OUTPUT)
+    assert [(row["kind"], row["step"]) for row in rows[:3]] == [
+        ("bad", "0"), ("bad", "10"), ("good", "0")
+    ]  # fmt: skip
+    mean = sum(history[1]["acc"] for history in histories[0].values()) / 2
+    assert float(rows[1]["mean"]) == pytest.approx(mean)
+
+    # Written before histories had steps and attention accuracies.
+    old = tuple(
+        {names: [{"acc": e["acc"], "loss": e["loss"]} for e in h] for names, h in of_kind.items()}
+        for of_kind in histories
+    )
+    write_pickle(OUTPUT, old)
+    first = sha256(f"{stem}.csv")
+    copying.plot_multihead.main(["--num_heads", "2"])
+    assert sha256(f"{stem}.csv") == first
+    write_pickle(OUTPUT, old[:2])
+    with pytest.raises(InputError, match="holds no histories of combinations"):
+        copying.plot_multihead.main(["--num_heads", "2"])
+    with pytest.raises(InputError, match=r"re_8headcomb\.pkl: does not exist"):
+        copying.plot_multihead.main([])
