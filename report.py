@@ -1,21 +1,17 @@
-"""Gather what has been found into one page, report/index.html.
+"""Show all results on one page, and write the generated blocks of the Markdown pages.
 
-    python report.py
+    python report.py                            write report/index.html
     python report.py --out_file /path/to/page.html
-    python report.py --markdown            rewrite the numbers in README.md and results/*.md
-    python report.py --check               only say whether they are as the result files have them
+    python report.py --markdown                 write the generated blocks of the Markdown pages
+    python report.py --check                    check that the blocks are up to date
 
-Run it in the root of the repository. Reads, of the four experiments, whatever exists: results of
-the collect scripts, figures and pages with a slider, and the records of runs; and the results that
-come with the repository (results/). Writes one html file that needs no network and nothing beside
-it: tables beside the papers' numbers, figures, where each number comes from, and for what is
-missing the command that makes it. A file that is damaged is named, on the page too, and the rest is
-shown; the exit code is then 1.
+Run it in the root of the repository. The page shows whatever exists for the four experiments:
+results of the collect scripts, figures, pages with a slider, records of runs, and the results that
+come with the repository (results/). It is one HTML file that needs no network. Files that are
+corrupt are left out and named, on the page too; the exit code is then 1.
 
-Tables and numbers in Markdown pages are marked by comments
-(attention_dynamics/reporting/quotes.py),
-which say the result file and the statistic they come from. --check ends with exit code 1 when one
-differs.
+Generated blocks stand in README.md, docs/ and results/ between <!-- generated: NAME --> and
+<!-- end --> (attention_dynamics/reporting/blocks.py). --check exits with 1 if a block differs.
 """
 
 import argparse
@@ -23,45 +19,44 @@ import sys
 from pathlib import Path
 
 from attention_dynamics.cli import RunError, run_script, script_parser
-from attention_dynamics.reporting.inventory import check_root
-from attention_dynamics.reporting.quotes import rewritten
+from attention_dynamics.reporting.blocks import pages, update_blocks
 from attention_dynamics.reporting.report import write_report_text
+from attention_dynamics.reporting.results import check_root
 from attention_dynamics.storage.files import check_writable, write_text
 
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument(
-        "--out_file", default="report/index.html", help="page to write (default: %(default)s)"
+        "--out_file", default="report/index.html", help="HTML file to write (default: %(default)s)"
     )
     task = parser.add_mutually_exclusive_group()
-    task.add_argument("--markdown", action="store_true", help="rewrite the Markdown pages instead")
-    task.add_argument("--check", action="store_true", help="compare the Markdown pages instead")
+    task.add_argument("--markdown", action="store_true", help="write the Markdown pages instead")
+    task.add_argument("--check", action="store_true", help="check the Markdown pages instead")
     args = parser.parse_args(argv)
     check_writable(args.out_file, beside=Path("results"))
     return args
 
 
-def rewrite_pages(only_check: bool) -> None:
-    """Bring README.md and results/*.md up to date; with ``only_check``, RunError if not so."""
+def update_pages(only_check: bool) -> None:
+    """Write the generated blocks of all pages; with ``only_check``, RunError if one differs."""
     check_root()
-    pages = [Path("README.md"), *sorted(Path("results").glob("*.md"))]
-    texts = {page: rewritten(page) for page in pages}
+    texts = {page: update_blocks(page) for page in pages() if page.exists()}
     changed = [page for page, text in texts.items() if text != page.read_text(encoding="utf-8")]
     if changed and only_check:
         raise RunError(
-            f"{', '.join(map(str, changed))}: not as the result files say; see what changes with: "
-            "python report.py --markdown && git diff"
+            f"{', '.join(map(str, changed))}: generated blocks do not match the result files; see "
+            "the differences with: python report.py --markdown && git diff"
         )
     for page in changed:
         write_text(page, texts[page])
-    print(f"{len(pages)} pages, {len(changed)} changed")
+    print(f"{len(texts)} pages, {len(changed)} changed")
 
 
 def main(argv=None) -> None:
     args = parse_args(argv)
     if args.markdown or args.check:
-        rewrite_pages(args.check)
+        update_pages(args.check)
         return
     text, problems = write_report_text("python report.py")
     write_text(args.out_file, text)
@@ -69,7 +64,7 @@ def main(argv=None) -> None:
     for problem in problems:
         print(f"note: {problem}", file=sys.stderr)
     if problems:
-        raise RunError(f"{len(problems)} file(s) could not be shown, see the notes above")
+        raise RunError(f"{len(problems)} file(s) left out; see the notes above")
 
 
 if __name__ == "__main__":

@@ -1,21 +1,29 @@
-"""report.py: what is on the page, damaged files, looks in a browser; numbers in Markdown pages."""
+"""report.py: what is on the page, corrupt files, its layout in a browser; generated blocks."""
 
+import fnmatch
 import html.parser
 import importlib.util
 import json
 import pickle
 import re
 import shutil
-import warnings
 from pathlib import Path
 
 import pytest
 from conftest import GOLDEN, ROOT, assert_refused, run_script
-from test_figures import browser, dom_of
+from test_figures import dom_of
 
 from attention_dynamics.cli import InputError
-from attention_dynamics.reporting import quotes
-from attention_dynamics.reporting import report as reports
+from attention_dynamics.reporting.blocks import pages, update_blocks
+from attention_dynamics.reporting.report import write_report_text
+from attention_dynamics.reporting.results import (
+    EXPERIMENTS,
+    authors_curve,
+    authors_value,
+    read_papers,
+    read_results,
+)
+from attention_dynamics.reporting.sections import mean_drops
 from attention_dynamics.storage.files import read_json, write_json, write_text
 from attention_dynamics.storage.pickles import load_pickle
 
@@ -107,78 +115,88 @@ class Reader(html.parser.HTMLParser):
         return [[*map(str.strip, row[1:])] for row in self.rows if row[0].split()[:1] == [begin]]
 
 
-def test_our_numbers_stand_beside_the_papers(root):
-    text, problems = reports.write_report_text("python report.py")
+def page_text() -> str:
+    """The page; nothing may be left out."""
+    text, problems = write_report_text("python report.py")
     assert problems == []
+    return text
+
+
+def test_report_shows_the_results_next_to_the_authors(root):
+    text = page_text()
     page = Reader(text)
-    results = load_pickle("results/translation.pkl")
-    val = results["multi30k", "top 5% match", "val", "val_acc"]
-    train = results["multi30k", "top 5% match", "train", "train_acc"]
+    val = load_pickle("results/translation.pkl")["multi30k", "top 5% match", "val", "val_acc"]
     low, high = val["agr_unif_interval"]
     ours = f"{val['agr_unif']:.3f} [{low:.3f}, {high:.3f}]"
-    row = next(cells for cells in page.cells("agr_unif") if ours in cells)
-    assert row[1] == "0.310"
-    assert row[2].startswith(f"{train['agr_unif']:.3f} [")
-    best = next(cells for cells in page.cells("best_perf") if "66.3" in cells)
-    assert best == [f"{val['best_perf']:.1f}", "66.3", f"{train['best_perf']:.1f}"]
-    # Steps that only one of the two has stand there too.
-    assert [cells for cells in page.cells("8000") if "0.753" in cells]
-    assert [cells for cells in page.cells("7251") if f"{val['alpha_corrs'][-1]:.3f}" in cells]
-    # Results of the published code have no intervals.
+    assert [ours, "0.310"] in [cells[:2] for cells in page.cells("agr_unif")]
+    assert [f"{val['best_perf']:.1f}", "66.3"] in [c[:2] for c in page.cells("best")]
+    # Checkpoints that only one side has are rows too.
+    assert ["-", "0.753"] in [cells[:2] for cells in page.cells("8000")]
+    assert "paper" not in {cell for row in page.rows for cell in row[1:]}
+    # The best performance next to xi is that of the runs that xi is read from, not the gold run's.
+    assert f"their best is {max(val['alpha_perfs']):.1f}." in text
+    assert f"{max(val['alpha_perfs']):.1f}" != f"{val['best_perf']:.1f}"
+    assert read_json("results/classification.json")["note"] in text
+
+
+def test_report_shows_results_of_the_published_code(root):
+    page = Reader(page_text())
     golden = load_pickle("classification/results/published.pkl")
     golden = golden["Furd", "top 5% match", "val", "test_acc"]
-    assert [c for c in page.cells("agr_unif") if c[0] == f"{golden['agr_unif']:.3f}"]
-    # What a record remarks on its results is not kept back.
-    assert read_json("results/classification.json")["note"] in text
-    # Sequence copying and PAPA.
-    assert ["40 of 60", "9 of 10"] in [row[:2] for row in page.rows]
-    assert "<li>40 of 60: 9 of 10 seeds learn to copy.</li>" in text
-    assert "Fisher&#39;s exact test gives p = 0.0011" in text  # of [[1, 9], [9, 1]]
-    assert ["1", "6.2%", "–", "about 8%"] in page.cells("minilm")
-    # A random order is that of the papers, which is drawn.
-    assert f"{val['baseline']:.3f}" != f"{val['baseline_exact']:.3f}"
-    assert f"(top 5% match; random order: {val['baseline']:.3f})" in text
+    assert f"{golden['agr_unif']:.3f}" in [cells[0] for cells in page.cells("agr_unif")]
 
 
-def test_what_comes_with_the_repository_is_told_from_what_was_made_here(root):
-    page = Reader(reports.write_report_text("python report.py")[0])
-    comes = " (comes with the repository)"
-    for name in ("Furd", "Learning to copy"):
-        assert page.titles.count(name) == page.titles.count(name + comes) == 1
-    assert "Good and bad heads" + comes in page.titles
-    assert "minilm_cola" in page.titles
-    assert ", ".join(read_json("results/papa.json")) + comes in page.titles
-    begins = [re.split(":| loses", line)[0] for line in page.items]
-    for name in ("Furd", "40 of 40", "40 of 60", "40 of 40 against 40 of 60", "minilm"):
-        assert begins.count(name) == begins.count(name + comes) == 1
-    assert "8 bad heads" + comes in begins
+def test_report_counts_the_runs_that_learn_to_copy(root):
+    text = page_text()
+    rows = [[cell.strip() for cell in row] for row in Reader(text).rows]
+    assert ["40 of 60", "9 of 10", "0.90 [0.10, 0.90]"] in [row[:3] for row in rows]
+    assert "<li>40 of 60: 9 of 10 seeds learn to copy (accuracy at least 0.95 at any" in text
+    assert ["40 of 40, 40 of 60", "0.0011"] in rows  # of [[1, 9], [9, 1]]
 
 
-def test_drops_have_their_range_and_zero_no_sign(root):
+def test_report_tells_results_of_the_repository_from_those_made_here(root):
+    titles = Reader(page_text()).titles
+    for name in ("Furd", "Seeds that learn to copy"):
+        assert titles.count(name) == 1
+        assert titles.count(f"{name} (results that come with the repository)") == 1
+
+
+def test_mean_drops_averages_the_tasks_of_each_model():
+    def entry(model: str, task: str, drops: dict) -> dict:
+        rows = [{"heads": h, "epoch": "last", "drop": drop} for h, drop in drops.items()]
+        return {"model": model, "task": task, "num_heads": 72, "rows": rows}
+
+    content = {
+        "a": entry("minilm", "cola", {0: 0.0, 36: None, 72: 0.0625}),
+        "b": entry("minilm", "rte", {0: 0.0, 36: 0.5, 72: -0.0004}),
+        "c": entry("minilm", "ner", {0: 0.0, 36: 0.5, 72: 0.0425}),
+        "d": entry("other", "cola", {0: 0.0, 36: 0.25}),
+        "e": entry("twice", "cola", {36: 0.25}),
+        "f": entry("twice", "cola", {36: 0.75}),
+    }
+    assert [
+        (row["model"], row["heads"], row["tasks"], row["drop"]) for row in mean_drops(content)
+    ] == [
+        ("minilm", 72, 3, pytest.approx((0.0625 - 0.0004 + 0.0425) / 3)),
+        ("other", 36, 1, 0.25),
+    ]
+
+
+def test_report_writes_no_minus_before_zero(root):
     content = read_json("papa/results/toy.json")
     for task, drop in (("rte", -0.0004), ("wnut17_ner", 0.0425)):
         one = content["minilm_cola"]
         rows = [{**row, "drop": drop} for row in one["rows"]]
         content[f"minilm_{task}"] = {**one, "task": task, "rows": rows}
     write_json("papa/results/toy.json", content)
-    text, _ = reports.write_report_text("python report.py")
+    text = page_text()
     # (6.25 - 0.04 + 4.25) / 3 = 3.487
-    assert "minilm loses 3.5% of its score (mean over 3 tasks, from 0.0% to 6.2%) when" in text
-    page = Reader(text)
-    assert ["3", "3.5%", "0.0% to 6.2%", "about 8%"] in page.cells("minilm")
-    assert any("0.0 ± 0.2%" in cells for cells in page.cells("72"))
+    assert "relative drop of the score 3.5% (mean of 3 tasks, 0.0% to 6.2%)" in text
     assert "-0.0%" not in text and "-0.0 ±" not in text
 
 
-def test_a_narrow_screen_is_told_that_figures_scroll(root):
-    text, _ = reports.write_report_text("python report.py")
-    (rule,) = re.findall(r"@media screen and \(max-width: 599px\) \{(.*?)\n\}", text, re.S)
-    hint = '" (wider than the screen: scroll it sideways)"'
-    assert rule.strip() == f"figcaption::after {{ content: {hint}; }}"
-
-
-def test_the_page_needs_nothing_else_and_is_well_formed(root):
-    text, _ = reports.write_report_text("python report.py")
+def test_report_is_self_contained_and_well_formed(root):
+    text = page_text()
     page = Reader(text)
     assert all(address.startswith(("data:", "#")) for address in page.addresses)
     assert not re.search(r"url\(|@import|https?://", re.sub(r"srcdoc=\"[^\"]*\"", "", text))
@@ -187,53 +205,25 @@ def test_the_page_needs_nothing_else_and_is_well_formed(root):
     assert all(f'id="{a[1:]}"' in text for a in page.addresses if a[:1] == "#")
     assert page.headings[0] == 1 and page.headings.count(1) == 1
     steps = [b - a for a, b in zip(page.headings, page.headings[1:], strict=False)]
-    assert max(steps) <= 1  # no level is jumped over
+    assert max(steps) <= 1  # no level is skipped
     assert '<html lang="en">' in text and re.search("<title>[^<]{10,}</title>", text)
-    assert page.scripts == 1  # the command of a record is text, whatever it holds
+    assert page.scripts == 1  # the command of a record is text, whatever it contains
     assert "seq2seq.py &lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert 'srcdoc="&lt;p&gt;&#34;slider&#34; &amp; &#39;quotes&#39;&lt;/p&gt;"' in text
-    assert reports.write_report_text("python report.py")[0] == text  # the same bytes
+    assert page_text() == text  # the same bytes
 
 
-def test_what_is_missing_stands_there_with_its_command(root):
-    entry = {"name": "normal_A", "iteration": 0, "seed": 20, "uniform": False}
-    write_json(root / "classification/configs/mine_log.json", [entry])
-    write_json(root / "classification/data/mine_train.json", {})
-    write_json(root / "classification/data/mine_test.json", {})
-    write_json(root / "classification/configs/other_log.json", [entry])
-    text, _ = reports.write_report_text("python report.py")
-    commands = [row[3] for row in Reader(text).rows if row[0] == "mine"]
-    assert "cd classification && python logistic_beta.py --dataset mine" in commands
-    assert "cd classification && DATASETS=mine bash dump_logs.sh" in commands
-    assert "Not run in this copy: other." in text
-    # A setting of copying stands there once, though its figure is missing too.
-    shutil.rmtree(root / "SequenceCopying/logs")
-    text, _ = reports.write_report_text("python report.py")
-    assert "Not run in this copy: 40 of 40, 40 of 60, re_8headcomb, toy classifier." in text
-
-
-def test_what_comes_with_the_repository_is_on_the_page(root):
-    """A fresh clone: nothing has been run, and the page shows results/ all the same."""
-    for folder in ("classification", "translation", "SequenceCopying", "papa"):
+def test_report_of_a_fresh_clone_shows_the_results_of_the_repository(root):
+    for folder in EXPERIMENTS:
         shutil.rmtree(root / folder)
         (root / folder).mkdir()
-    text, problems = reports.write_report_text("python report.py")
-    page = Reader(text)
-    assert problems == []
+    page = Reader(page_text())
     assert len(page.images) == len([*Path("results").glob("*.svg")])
-    settings = read_json(Path("results/copying.json"), "results")["settings"]
-    for row in settings:
-        name = {"vocab40": "40 of 40", "vocab60": "40 of 60"}[row["setting"][:7]]
-        count = f"{row['reach 0.95']} of {row['of']}"
-        assert [cells[1] for cells in page.rows if cells[0] == name] == [count]
-    shares = read_json(Path("results/multihead.json"), "record")["results"]["shares"]
-    of_heads = [row for row in page.rows if row[0].strip() in {s["setting"] for s in shares}]
-    assert [row[1].strip() for row in of_heads] == [
-        f"{row['exceed 0.95']} of {row['of']}" for row in shares
-    ]
+    shutil.rmtree(root / "results")
+    assert page_text().count("No results yet.") == len(EXPERIMENTS)
 
 
-DAMAGE = {
+CORRUPT = {
     "results/copying.json": b'{"settings": [{}]}',
     "results/multihead.json": b'{"results": {"shares": [{}]}}',
     "classification/results/published.pkl": b"\x80\x05broken",
@@ -245,44 +235,38 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("damaged", DAMAGE)
-def test_a_damaged_file_costs_its_own_part_only(root, damaged):
-    (root / damaged).parent.mkdir(exist_ok=True)
-    (root / damaged).write_bytes(DAMAGE[damaged])
-    text, problems = reports.write_report_text("python report.py")
-    assert problems and all(damaged in problem for problem in problems)
-    assert text.count("<b>Left out:</b>") == len(problems)
-    assert "0.301 [0.293, 0.308]" in text  # the rest is there
+@pytest.mark.parametrize("corrupt", CORRUPT)
+def test_report_leaves_out_a_corrupt_file_only(root, corrupt):
+    intact = Reader(page_text()).titles
+    (root / corrupt).parent.mkdir(exist_ok=True)
+    (root / corrupt).write_bytes(CORRUPT[corrupt])
+    text, (problem,) = write_report_text("python report.py")
+    assert corrupt in problem
+    assert text.count("<b>Left out:</b>") == 1
+    assert len(set(intact) - set(Reader(text).titles)) <= 1
 
 
-def test_the_script(root):
+def test_report_script_writes_the_page_and_names_what_it_leaves_out(root):
     process = run_script("report.py", cwd=root)
     assert process.returncode == 0, process.stderr
     assert process.stdout == "report/index.html\n"
-    assert (root / "report/index.html").read_text() == reports.write_report_text(
-        "python report.py"
-    )[0]
+    assert (root / "report/index.html").read_text() == page_text()
     (root / "papa/results/toy.json").write_text("{")
     process = run_script("report.py", "--out_file", "page.html", cwd=root)
     assert process.returncode == 1
     assert process.stderr.splitlines()[0].startswith("note: results papa/results/toy.json is malf")
     assert process.stderr.splitlines()[1].startswith("report.py: failed: 1 file(s)")
-    assert "9 of 10" in (root / "page.html").read_text()
     (root / "empty").mkdir()
     assert_refused(run_script("report.py", cwd=root / "empty"), "go to the root of the repository")
 
 
-def test_no_horizontal_scroll_at_two_widths(root, tmp_path):
-    if browser() is None:
-        warnings.warn("no Chromium here: the page was NOT opened in a browser", stacklevel=1)
-        return
-    text, _ = reports.write_report_text("python report.py")
+def test_report_does_not_scroll_sideways_at_two_widths(root, tmp_path):
     # The page itself reports, from inside frames of both widths, by how much it is wider.
     report = (
         "<script>const root = document.documentElement;"
         "parent.postMessage([innerWidth, root.scrollWidth - root.clientWidth], '*')"
     )
-    write_text(tmp_path / "page.html", text.replace("</body>", f"{report}</script></body>"))
+    write_text(tmp_path / "page.html", page_text().replace("</body>", f"{report}</script></body>"))
     frames = "".join(f'<iframe src="page.html" width="{w}"></iframe>' for w in (1280, 390))
     listener = "onmessage = (e) => { document.title += ` ${e.data[0]}:${e.data[1]}`; }"
     style = "<style>iframe { border: 0 }</style>"
@@ -294,95 +278,122 @@ def test_no_horizontal_scroll_at_two_widths(root, tmp_path):
     assert sorted(widths) == ["1280:0", "390:0"]
 
 
-def test_each_number_of_the_papers_has_a_source():
-    papers = reports.read_papers()
-    for number in papers["numbers"] + papers["findings"]:
-        assert len(number["source"]) > 20
-        assert number["experiment"] in reports.TITLES
+def test_papers_gives_a_source_for_each_number():
+    papers = read_papers()
+    for entry in (*papers["runs"], papers["papa"], *papers["findings"].values()):
+        assert len(entry["source"]) > 20
+        assert "results/" not in entry["source"]
+    assert set(papers["findings"]) == set(EXPERIMENTS)
 
 
-# Numbers in Markdown pages.
+def test_authors_value_depends_on_the_performance_only_for_performances():
+    key = ("multi30k", "top 5% match", "val")
+    assert authors_value((*key, "val_acc"), "xi_unif") == 43.4
+    assert authors_value((*key, "val_bleu"), "xi_unif") == 11.4
+    assert authors_value((*key, "val_bleu"), "agr_unif") == 0.31
+    assert authors_value(("multi30k", "kendall tau", "val", "val_acc"), "agr_unif") is None
+    assert authors_curve((*key, "val_acc"))[8000] == 0.753
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "results").glob("*.md"))]
-COMMENT = (
-    "<!-- = results/translation.pkl multi30k / top 5% match / val / val_acc / agr_unif .3f -->"
-)
+
+def test_read_results_rejects_other_pickles(tmp_path):
+    for content in ({}, [1], {"a": 1}, {("Furd", "tau", "val", "acc"): {"agr_unif": 1}}):
+        (tmp_path / "stats.pkl").write_bytes(pickle.dumps(content))
+        with pytest.raises(InputError, match="not written by a collect script"):
+            read_results(tmp_path / "stats.pkl")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_pages_say_what_the_result_files_say(page, monkeypatch):
+# --- generated blocks ---
+
+GLANCE = "<!-- generated: results-at-a-glance -->"
+
+
+def block(call: str) -> str:
+    return f"<!-- generated: {call} -->\n<!-- end -->"
+
+
+@pytest.mark.parametrize("page", [ROOT / page for page in pages()], ids=lambda page: page.name)
+def test_pages_match_the_result_files(page, monkeypatch):
     monkeypatch.chdir(ROOT)
-    text = page.read_text()
-    assert "<!-- = " in text or "<!-- tables: " in text
-    assert quotes.rewritten(page) == text
+    assert update_blocks(page) == page.read_text()
 
 
-def test_a_number_that_differs_is_mended(tmp_path, monkeypatch):
+@pytest.fixture
+def page(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(ROOT)
-    page = tmp_path / "page.md"
-    percent = COMMENT.replace("agr_unif .3f", "agr_unif .1%")
-    page.write_text(f"It is 0.999{COMMENT}, or 5{percent}%.\n")
-    assert quotes.rewritten(page) == f"It is 0.301{COMMENT}, or 30.1{percent}%.\n"
-    (tmp_path / "file.json").write_text(
-        '{"rows": [{"a b": 1}, {"a b": 2.25, "c": "3", "d": true}]}'
+    return tmp_path / "page.md"
+
+
+def test_update_blocks_writes_the_numbers_of_the_files(page):
+    page.write_text(f"Before\n\n{GLANCE}\noutdated\n<!-- end -->\n\nAfter\n")
+    text = update_blocks(page)
+    assert text.startswith(f"Before\n\n{GLANCE}\n\n| experiment")
+    assert text.endswith("|\n\n<!-- end -->\n\nAfter\n") and "outdated" not in text
+    val = load_pickle("results/translation.pkl")["multi30k", "top 5% match", "val", "val_acc"]
+    (row,) = (
+        [cell.strip() for cell in line.split("|")[3:5]]
+        for line in text.splitlines()
+        if "multi30k | agreement" in line
     )
-    of_file = f"<!-- = {tmp_path}/file.json rows / 1 / a b .1f -->"
-    page.write_text(f"It is 9{of_file}.")
-    assert quotes.rewritten(page) == f"It is 2.2{of_file}."
-    table = f"<!-- tables: {tmp_path}/file.json | rows | rows -->"
-    page.write_text(f"{table}\n<!-- end -->")
-    lines = quotes.rewritten(page).splitlines()
-    assert [line.replace(" ", "") for line in lines[2:5]] == ["|ab|", "|-------|", "|1|"]
-    page.write_text(f"{table.replace('rows -->', 'none -->')}\n<!-- end -->")
-    with pytest.raises(InputError, match="has no list of rows none"):
-        quotes.rewritten(page)
-    for missing in ("rows / 1 / c", "rows / 1 / d", "rows / 2 / c", "rows / x", "rows", "none / 1"):
-        page.write_text(f"It is 9{of_file.replace('rows / 1 / a b', missing)}.")
-        with pytest.raises(InputError, match=f"has no number {missing}"):
-            quotes.rewritten(page)
+    low, high = val["agr_unif_interval"]
+    assert row == [f"{val['agr_unif']:.3f} [{low:.3f}, {high:.3f}]", "0.310"]
+    page.write_text(text)
+    assert update_blocks(page) == text
+
+
+def test_update_blocks_accepts_results_of_the_published_code(page):
+    file = "tests/golden/classification/stats.pkl"
+    golden = load_pickle(file)["Furd", "top 5% match", "val", "test_acc"]
+    page.write_text(f"{block(f'levels {file} acc')}\n{block(f'curves {file} acc')}\n")
+    lines = [[c.strip() for c in line.split("|")] for line in update_blocks(page).splitlines()]
+    rows = {cells[1]: cells[2] for cells in lines if len(cells) > 2}
+    assert rows["agr_unif"] == f"{golden['agr_unif']:.3f}"
+    first = golden["iterations"][0]
+    assert rows[str(first)] == f"{golden['alpha_corrs'][0]:.3f}"
 
 
 @pytest.mark.parametrize(
     "text, message",
     [
-        (f"1{COMMENT.replace('.3f', '')}", "is not of the form"),
-        (f"one{COMMENT}", "is not of the form"),
-        (
-            f"1{COMMENT.replace('agr_unif', 'agr_none')}",
-            "has no number multi30k / top 5% match / val / val_acc / agr_none",
-        ),
-        (f"1{COMMENT.replace('results/', '')}", "results translation.pkl does not exist"),
-        ("<!-- tables: results/translation.pkl | acc | top 5% match -->\n", "is not of the form"),
-        ("<!-- tables: results/translation.pkl | acc | odd -->\n<!-- end -->", "nothing of acc"),
-        (
-            "<!-- tables: results/classification.pkl | bleu | top 5% match -->\n<!-- end -->",
-            "of bleu",
-        ),
+        (f"{GLANCE}\n", "a generated block is malformed"),
+        (f"{GLANCE} and more\n<!-- end -->", "a generated block is malformed"),
+        (block("odd"), "unknown generated block odd"),
+        (block("levels"), "wrong arguments"),
+        (block("levels results/none.pkl acc"), "results results/none.pkl does not exist"),
+        (block("levels results/classification.pkl bleu"), "has no results with bleu"),
+        (block("levels results/translation.pkl acc odd"), "has no results with acc and odd"),
+        (block("copying results/papa.json"), "not what the scripts of SequenceCopying write"),
     ],
 )
-def test_comments_that_cannot_be_followed(tmp_path, monkeypatch, text, message):
-    monkeypatch.chdir(ROOT)
-    page = tmp_path / "page.md"
+def test_update_blocks_names_the_page_and_the_block(page, text, message):
     page.write_text(text)
-    with pytest.raises(InputError, match=re.escape(message)):
-        quotes.rewritten(page)
+    with pytest.raises(InputError, match=f"{re.escape(str(page))}: .*{re.escape(message)}"):
+        update_blocks(page)
 
 
-def test_check_and_markdown(root):
-    (root / "README.md").write_text(f"0.3{COMMENT}\n")
+def test_report_checks_and_writes_the_pages(root):
+    (root / "README.md").write_text(f"{block('results-at-a-glance')}\n")
     process = run_script("report.py", "--check", cwd=root)
     assert process.returncode == 1
-    assert "README.md: not as the result files say" in process.stderr
+    assert "README.md: generated blocks do not match the result files" in process.stderr
     process = run_script("report.py", "--markdown", cwd=root)
-    pages = 1 + len([*(ROOT / "results").glob("*.md")])
-    assert process.stdout == f"{pages} pages, 1 changed\n"
-    assert (root / "README.md").read_text() == f"0.301{COMMENT}\n"
+    assert process.stdout == f"{1 + len([*Path('results').glob('*.md')])} pages, 1 changed\n"
+    assert run_script("report.py", "--check", cwd=root).returncode == 0
+
+
+def test_departures_name_tests_that_exist():
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    names = set(re.findall(r"def (test_\w+)", tests))
+    departures = read_json(ROOT / "results/departures.json")["departures"]
+    assert [departure["number"] for departure in departures] == [*range(1, len(departures) + 1)]
+    for departure in departures:
+        for pattern in departure["test"].split(", "):
+            assert fnmatch.filter(names, pattern), (departure["number"], pattern)
 
 
 @pytest.mark.parametrize(
     "page", sorted((ROOT / "benchmarks/results").glob("*.md")), ids=lambda page: page.stem
 )
-def test_benchmark_pages_say_what_the_json_beside_them_says(page):
+def test_benchmark_pages_match_the_json_next_to_them(page):
     spec = importlib.util.spec_from_file_location("measure", ROOT / "benchmarks" / "measure.py")
     measure = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(measure)

@@ -65,7 +65,7 @@ PARSED = {
     "papa/run_papa_ner.py", "papa/run_papa_ner_avgs_creator.py",
     "./benchmarks/classification.py", "./benchmarks/translation.py",
     "./benchmarks/copying.py", "./benchmarks/papa.py",
-    "./benchmarks/departures.py", "./benchmarks/times.py",
+    "./results/departures.py", "./results/times.py",
 }  # fmt: skip
 
 WORDS = [f"word{i}" for i in range(12)]

@@ -1,11 +1,11 @@
 """How long the work took that has been done: medians over the records that the scripts leave.
 
-    python benchmarks/times.py
-    python benchmarks/times.py --folders classification translation
+    python results/times.py
+    python results/times.py --folders classification translation
 
 Reads, in the folders of the experiments, the run.json of finished training runs, the .json beside
 dumps, baselines and histories, and the all_results.json of PAPA. Prints a table and writes
-benchmarks/results/times.json, {experiment: {script: {what: numbers}}}, where "what" is a data set,
+results/times.json, {experiment: {script: {what: numbers}}}, where "what" is a data set,
 the name of histories, or the model and task of PAPA; what this call does not find is kept. Run it
 on the machine that did the work: "machine" is that which it runs on. Numbers:
 
@@ -21,17 +21,19 @@ Runs of other lengths or settings under one name are not told apart.
 import argparse
 import shlex
 import statistics
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from measure import HERE, keep_results, machine_facts
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+from measure import keep_results, machine_facts
 
 from attention_dynamics.cli import InputError, run_script, script_parser
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.storage.files import check_writable, read_json
 
-ROOT = HERE.parent
+ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = ("classification", "translation", "SequenceCopying", "papa")
 NUMBERS = ("training_seconds", "seconds_per_step", "seconds", "peak_memory_mb")
 
@@ -59,8 +61,8 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser.add_argument(
         "--out",
         type=Path,
-        default=ROOT / "benchmarks" / "results" / "times.json",
-        help="results file (default: benchmarks/results/times.json)",
+        default=Path(__file__).with_name("times.json"),
+        help="results file (default: results/times.json)",
     )
     args = parser.parse_args(argv)
     if strange := [folder for folder in args.folders if folder.resolve().name not in EXPERIMENTS]:

@@ -24,7 +24,7 @@ KEY = ("top 5% match", "val")
 @pytest.fixture
 def benchmarks(monkeypatch) -> SimpleNamespace:
     """The scripts departures and times."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.syspath_prepend(str(ROOT / "results"))
     return SimpleNamespace(
         departures=importlib.import_module("departures"), times=importlib.import_module("times")
     )
@@ -41,10 +41,10 @@ def test_departures_of_classification(
     monkeypatch.setattr(benchmarks.departures, "SHUFFLES", range(3))  # for time
     (golden_classification / "golden").rename("outputs")
     kept = {"1": {"SMS": {"here": 0.5}}, "5": {"multi30k": {}}, "other": 1}
-    write_json("found/departures.json", kept)
+    write_json("found/departures.json", {"departures": [], "measured": kept})
     options = ["--classification", str(tmp_path), "--datasets", "Furd"]
     benchmarks.departures.main([*options, "--out", "found/departures.json"])
-    found = read_json("found/departures.json")
+    found = read_json("found/departures.json")["measured"]
     assert found["1"].pop("SMS") == {"here": 0.5}
     assert (found.pop("5"), found.pop("other")) == ({"multi30k": {}}, 1)
     assert found.keys() == {"1", "8", "10", "made"}
@@ -90,7 +90,7 @@ def test_departure_5_of_translation(golden_translation, benchmarks, translation,
     options = ["--translation", ".", "--pairs", PAIRS, "--out", "found.json", "--published_beta"]
     benchmarks.departures.main([*options, "published.pkl"])
     golden = load_pickle("stats.pkl")
-    found = read_json("found.json")["5"][PAIRS]
+    found = read_json("found.json")["measured"]["5"][PAIRS]
     assert found.keys() == {"top 5% match", "kendall tau"}
     for metric, numbers in found.items():
         theirs = golden[PAIRS, metric, "val", "val_acc"]["agr_px"]
@@ -146,7 +146,7 @@ def test_departure_5_the_trained_targets_are_those_of_the_reference(
 def test_outputs_that_are_missing(golden_translation, benchmarks):
     """One line that names what is missing and where; no results file."""
     process = run_script(
-        "benchmarks/departures.py", "--classification", ".", "--out", "found.json",
+        "results/departures.py", "--classification", ".", "--out", "found.json",
         cwd=golden_translation,
     )  # fmt: skip
     assert_refused(process, "outputs/Furd_logs.pkl does not exist", str(golden_translation))

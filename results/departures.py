@@ -1,9 +1,9 @@
 """What departures from the published code do to the numbers, measured on outputs that are there.
 
-    python benchmarks/departures.py --classification classification --datasets Furd SMS
-    python benchmarks/departures.py --translation translation --published_beta published_beta.pkl
+    python results/departures.py --classification classification --datasets Furd SMS
+    python results/departures.py --translation translation --published_beta published_beta.pkl
 
-The numbers are those of the README's table of departures: agreement by the top 5% match on the
+The numbers are those of the table in docs/departures.md: agreement by the top 5% match on the
 validation examples.
 
      1  agr_grad: Δ counted once ("here"), and negated twice as published; what chance gives
@@ -17,12 +17,13 @@ the logs and β^px in the outputs/ of the --translation folder, and from --publi
 trained with the published targets and the same settings. Where that file does not exist it is
 trained (minutes) on the data in that folder, and kept there; a training that is stopped goes on.
 
-Prints a table and writes benchmarks/results/departures.json, {departure: {data set: numbers}}, with
-facts about the machine and the logs under "made"; what is not measured in this call is kept.
+Prints a table and updates results/departures.json: "measured" is {departure: {dataset: numbers}},
+with facts about the machine and the logs under "made"; the rest of the file stays as it is.
 """
 
 import argparse
 import contextlib
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +31,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import torch
-from measure import HERE, keep_results, machine_facts, modules_of
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+from measure import keep_results, machine_facts, modules_of
 
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.cli import InputError, count, run_script, script_parser
@@ -46,6 +49,7 @@ from attention_dynamics.storage.pickles import load_pickle
 METRIC = METRICS[0]
 SHUFFLES = range(10)
 EMBED_DIM = 256
+OUT = Path(__file__).with_name("departures.json")
 
 
 def parse_args(argv=None) -> argparse.Namespace:
@@ -84,8 +88,8 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser.add_argument(
         "--out",
         type=Path,
-        default=HERE / "results" / "departures.json",
-        help="results file (default: benchmarks/results/departures.json)",
+        default=OUT,
+        help="results file (default: results/departures.json)",
     )
     args = parser.parse_args(argv)
     if not args.classification and not args.translation:
@@ -266,7 +270,7 @@ def main(argv=None) -> None:
         with inside(args.translation):
             measured.append(translation_effects(args.pairs, published_beta, args.threads))
     for effects in measured:
-        keep_results(args.out, effects)
+        keep_results(args.out, {"measured": effects})
         effects.pop("made")
     print(format_table([row for effects in measured for row in rows_of(effects)]))
 
