@@ -2,8 +2,6 @@
 
 import contextlib
 import datetime
-import errno
-import fcntl
 import importlib.metadata
 import json
 import os
@@ -14,7 +12,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+
+from filelock import FileLock, Timeout
 
 import attention_dynamics
 from attention_dynamics.cli import InputError, RunError
@@ -194,89 +193,46 @@ def is_unfinished(folder: Path) -> bool:
     return begun and not read_run(folder).get("finished")
 
 
-# What a file system without locks answers.
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
-
-
 @contextlib.contextmanager
 def locked(path: str | os.PathLike) -> Iterator[None]:
     """Hold the lock of a run folder or output while the block runs.
 
-    The lock is that of the system on a file beside ``path``, which ends with its process, however
-    that ends; the file says who holds it. Where the file system has no locks, what the file says
-    decides: of a process of this host it is seen whether it still runs. What a killed owner had
-    begun to write is removed.
+    The lock file is next to ``path`` and names its owner; the system releases the lock when the
+    process ends. Temporary files of a killed owner are removed.
 
-    Raises RunError that names host and process id of the owner when another process has it.
+    Raises RunError with host and process id of the owner if another process holds the lock.
     """
     path = Path(path)
     file = path.parent / f".{path.name}.lock"
     new_folder = not file.parent.exists()
     file.parent.mkdir(parents=True, exist_ok=True)
-    stream = _taken(file, path)
-    with stream:
-        stream.seek(0)
-        stream.truncate()
-        stream.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode())
-        stream.flush()
-        try:
-            remove_abandoned(path.parent, f".{path.stem[:50]}")
-            if path.is_dir():
-                remove_abandoned(path, ".")
-            yield
-        finally:
-            file.unlink(missing_ok=True)
-            if new_folder:
-                with contextlib.suppress(OSError):
-                    file.parent.rmdir()  # nothing was written
-
-
-def _taken(file: Path, path: Path) -> BinaryIO:
-    while True:
-        stream = os.fdopen(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _owned(file, path, stream) from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                stream.close()
-                raise
-            if _may_run(_owner(stream)):
-                raise _owned(file, path, stream) from None
-        # Its owner may have removed the file before the lock was ours: then ours is worth nothing.
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(stream.fileno()), os.stat(file)):
-                return stream
-        stream.close()
-
-
-def _owned(file: Path, path: Path, stream: BinaryIO) -> RunError:
-    owner = _owner(stream)
-    stream.close()
-    return RunError(
-        f"{path} is being written by process {owner.get('pid', 'unknown')} on host "
-        f"{owner.get('host', 'unknown')} (if that one is gone, remove {file})"
-    )
-
-
-def _owner(stream: BinaryIO) -> dict:
-    stream.seek(0)
+    lock = FileLock(file, timeout=0)
     try:
-        owner = json.loads(stream.read(300))
-    except ValueError:  # its owner is just writing it, or was killed then
-        return {}
-    return owner if isinstance(owner, dict) else {}
-
-
-def _may_run(owner: dict) -> bool:
-    """Whether the owner that a lock file names may still be there; nobody is named: no."""
-    if owner.get("host") != socket.gethostname():
-        return bool(owner)
+        lock.acquire()
+    except Timeout:
+        pid, host, *_ = [*_owner(file), "unknown", "unknown"]
+        raise RunError(
+            f"{path} is being written by process {pid} on host {host} (if that process no longer "
+            f"exists, remove {file})"
+        ) from None
     try:
-        os.kill(int(owner["pid"]), 0)
-    except (ProcessLookupError, KeyError, ValueError, TypeError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return int(owner["pid"]) != os.getpid()
+        if not hasattr(lock, "pid"):  # without system locks, filelock names the owner itself
+            file.write_text(f"{os.getpid()}\n{socket.gethostname()}\n")
+        remove_abandoned(path.parent, f".{path.stem[:50]}")
+        if path.is_dir():
+            remove_abandoned(path, ".")
+        yield
+    finally:
+        file.unlink(missing_ok=True)  # before the release: filelock rejects a removed file
+        lock.release()
+        if new_folder:
+            with contextlib.suppress(OSError):
+                file.parent.rmdir()  # nothing was written
+
+
+def _owner(file: Path) -> list[str]:
+    """Process id and host in a lock file; empty while its owner is writing it."""
+    try:
+        return file.read_text(errors="replace").split()[:2]
+    except OSError:
+        return []
