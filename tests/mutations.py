@@ -1,4 +1,4 @@
-"""Hypothesis strategies that damage files: their bytes, and values deep inside of them."""
+"""Hypothesis strategies that corrupt files: their bytes, and values nested inside them."""
 
 import contextlib
 import copy
@@ -18,7 +18,7 @@ TOKENS = (
 
 
 @st.composite
-def damaged_bytes(draw, content: bytes) -> bytes:
+def corrupt_bytes(draw, content: bytes) -> bytes:
     """``content`` with one to three of: a byte changed, cut off, a part lost, doubled, inserted."""
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.integers(0, len(content)))
@@ -55,7 +55,7 @@ PICKLE_VALUES = (
 
 
 @st.composite
-def damaged_value(draw, value, others: tuple):
+def corrupt_value(draw, value, others: tuple):
     """A copy of ``value`` in which one or two things, however deep, are others, gone, or doubled.
 
     ``others`` are what takes the place of a number, a string, an array or a container.
@@ -63,24 +63,24 @@ def damaged_value(draw, value, others: tuple):
     value = copy.deepcopy(value)
     for _ in range(draw(st.integers(1, 2))):
         holder = [value]  # so that the outermost value has a place as well
-        _damage(draw, holder, draw(st.integers(0, 6)), others)
+        _corrupt(draw, holder, draw(st.integers(0, 6)), others)
         value = holder[0]
     return value
 
 
-def _damage(draw, holder, depth: int, others: tuple) -> None:
+def _corrupt(draw, holder, depth: int, others: tuple) -> None:
     keys = list(holder) if isinstance(holder, dict) else range(len(holder))
     key = keys[draw(st.integers(0, len(keys) - 1))]
     inner = holder[key]
     if depth and isinstance(inner, (dict, list)) and len(inner):
-        return _damage(draw, inner, depth - 1, others)
+        return _corrupt(draw, inner, depth - 1, others)
     if depth and isinstance(inner, tuple) and len(inner):
         changed = list(inner)
-        _damage(draw, changed, depth - 1, others)
+        _corrupt(draw, changed, depth - 1, others)
         holder[key] = tuple(changed)
         return None
     if isinstance(inner, np.ndarray) and inner.ndim and inner.size and draw(st.booleans()):
-        holder[key] = _damaged_array(draw, inner)
+        holder[key] = _corrupt_array(draw, inner)
         return None
     action = draw(st.sampled_from(("replace", "replace", "lose", "double", "rename")))
     if action == "lose" and len(holder) > 1 and not isinstance(holder, tuple):
@@ -96,7 +96,7 @@ def _damage(draw, holder, depth: int, others: tuple) -> None:
     return None
 
 
-def _damaged_array(draw, array: np.ndarray) -> np.ndarray:
+def _corrupt_array(draw, array: np.ndarray) -> np.ndarray:
     kind = draw(st.sampled_from(("element", "element", "shorter", "longer", "type", "shape")))
     if kind == "element":
         array = array.copy()

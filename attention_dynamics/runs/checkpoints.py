@@ -17,7 +17,6 @@ from attention_dynamics.runs.paths import checkpoint_path
 from attention_dynamics.runs.records import check_trained_on
 from attention_dynamics.storage.files import (
     atomic_write,
-    bounded_memory,
     opened,
 )
 
@@ -95,7 +94,7 @@ def read_tensors(path: Path, what: str, damaged: str) -> object:
 
     Raises InputError "{what} {path} {damaged}" when it is damaged, and when there is no file.
     """
-    with opened(path, what) as stream, bounded_memory(path, what):
+    with opened(path, what) as stream:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # what is unusual is refused by the caller

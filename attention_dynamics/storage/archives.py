@@ -20,7 +20,6 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from attention_dynamics.cli import InputError
-from attention_dynamics.storage.files import bounded_memory
 
 # The largest public distribution read here (Amazon review polarity) is 1.7 GB unpacked.
 MOST_BYTES = 4 << 30
@@ -101,10 +100,6 @@ class Source:
             return [entry.relative_to(self.path).as_posix() for entry in files]
         if kind == "file":
             return [self.path.name]
-        with bounded_memory(self.path, "source"):
-            return self._members(kind)
-
-    def _members(self, kind: str) -> list[str]:
         try:
             if kind == "tar":
                 with tarfile.open(self.path) as archive:

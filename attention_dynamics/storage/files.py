@@ -1,7 +1,6 @@
-"""Whole files only: a file is written under a temporary name, then renamed; JSON and checksums.
+"""Atomic writes (a temporary name, then a rename), JSON and checksums.
 
-Files that are read may come from strangers, or be damaged: :func:`opened` and
-:func:`bounded_memory` keep them from more than an error.
+Own code because temporary files of killed processes are removed, and errors name the output.
 """
 
 import contextlib
@@ -10,8 +9,6 @@ import hashlib
 import json
 import os
 import pickle
-import resource
-import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,12 +16,7 @@ from typing import BinaryIO
 
 from attention_dynamics.cli import InputError
 
-# What reading a file may take of memory: this much, and so many times its size. Honest files of
-# many small objects take up to 30 times their size.
-_ROOM, _TIMES = 1 << 30, 64
-
 _PART = ".part"
-_LONGEST_NAME = 255  # bytes, of nearly all file systems
 
 
 @contextlib.contextmanager
@@ -92,15 +84,11 @@ def _is_locked(handle: int) -> bool:
 def check_writable(path: str | os.PathLike, beside: Path | None = None) -> None:
     """Refuse an output path before the work is done rather than after it.
 
-    Raises InputError when ``path`` is a folder, lies in a file or where nothing may be written, has
-    too long a name, or is in the folder ``beside``, whose files are not to be replaced.
+    Raises InputError if ``path`` is a folder, is inside a file or in a folder without write
+    permission, or is in the folder ``beside``, whose files must not be replaced.
     """
     path = Path(path)
-    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts):
-        raise InputError(f"{str(path)[:60]!r}... cannot be written: its name is too long")
     parents = [parent for parent in path.parents if parent.exists()]
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise InputError(f"{path} cannot be written: it is a device or a pipe; name a file")
     if path.is_dir() or not parents[0].is_dir():
         raise InputError(f"{str(path)!r} cannot be written: it is a folder, or lies in a file")
     if beside is not None and path.resolve().parent == beside.resolve():
@@ -152,46 +140,18 @@ def write_pickle(path: str | os.PathLike, value: object) -> None:
 
 
 def opened(path: str | os.PathLike, what: str) -> BinaryIO:
-    """The file at ``path`` to read; InputError when it is missing, a folder, or a pipe."""
+    """The file at ``path``, opened for reading; InputError if it is missing or a folder."""
     try:
-        mode = os.stat(path).st_mode
-        if stat.S_ISREG(mode):
-            return open(path, "rb")
+        return open(path, "rb")
     except FileNotFoundError:
         raise InputError(f"{what} {path} does not exist") from None
-    kind = "folder" if stat.S_ISDIR(mode) else "device or a pipe"
-    raise InputError(f"{what} {path} is a {kind}, not a file")
-
-
-@contextlib.contextmanager
-def bounded_memory(path: str | os.PathLike, what: str) -> Iterator[None]:
-    """While the file at ``path`` is read, memory that is out of all proportion to it is refused.
-
-    Raises InputError when the block runs out of memory. Where the system does not tell how much
-    memory a process takes (macOS), the block is not bounded.
-    """
-    size = os.stat(path).st_size
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    statm = Path("/proc/self/statm")
-    if statm.exists():
-        taken = int(statm.read_text().split()[0]) * resource.getpagesize()
-        most = taken + _ROOM + _TIMES * size
-        if limits[0] == resource.RLIM_INFINITY or most < limits[0]:
-            resource.setrlimit(resource.RLIMIT_AS, (most, limits[1]))
-    try:
-        yield
-    except MemoryError:
-        raise InputError(
-            f"{what} {path} of {size:,} bytes takes too much memory: it is damaged, or made to "
-            "fill the memory"
-        ) from None
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
+    except IsADirectoryError:
+        raise InputError(f"{what} {path} is a folder, not a file") from None
 
 
 def read_json(path: str | os.PathLike, what: str = "file") -> object:
     """The JSON value in ``path``; InputError names the file and the position of a mistake."""
-    with opened(path, what) as stream, bounded_memory(path, what):
+    with opened(path, what) as stream:
         try:
             text = stream.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -202,29 +162,19 @@ def read_json(path: str | os.PathLike, what: str = "file") -> object:
 def parse_json(text: str, where: str, one_line: bool = False) -> object:
     """The JSON value that ``text`` is; InputError names ``where`` and the position of a mistake.
 
-    Of text that is ``one_line`` of a file, which ``where`` names, the position is the column. A key
-    that an object has twice is a mistake as well: one of its values would be lost.
+    If the text is ``one_line`` of a file, which ``where`` names, the position is the column.
     """
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         line = "" if one_line else f"line {error.lineno} "
         raise InputError(
             f"{where} is malformed JSON at {line}column {error.colno}: {error.msg}"
         ) from None
-    except ValueError as error:  # a key twice, or a number of thousands of digits
+    except ValueError as error:  # a number of thousands of digits
         raise InputError(f"{where} cannot be read: {str(error).split(';')[0]}") from None
     except RecursionError:
         raise InputError(f"{where} is nested too deeply to be read") from None
-
-
-def _object(pairs: list[tuple[str, object]]) -> dict:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"it has the key {twice[:60]!r} twice in one object")
-    return content
 
 
 def sha256(path: str | os.PathLike) -> str:

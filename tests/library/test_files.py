@@ -4,7 +4,6 @@ import json
 import multiprocessing
 import os
 import re
-import resource
 import signal
 import stat
 import subprocess
@@ -22,8 +21,6 @@ from attention_dynamics.runs.paths import run_folder
 from attention_dynamics.runs.records import begin_run, finish_run
 from attention_dynamics.storage.files import (
     atomic_write,
-    bounded_memory,
-    check_writable,
     read_json,
     sha256,
     write_json,
@@ -115,11 +112,6 @@ def test_malformed_json_names_file_and_position(tmp_path, content, message):
     (tmp_path / "x.json").write_bytes(content)
     with pytest.raises(InputError, match=rf"config .*x.json .*{message}"):
         read_json(tmp_path / "x.json", "config")
-
-
-def test_json_may_begin_with_a_byte_order_mark(tmp_path):
-    (tmp_path / "x.json").write_bytes(b'\xef\xbb\xbf{"a": 1}')
-    assert read_json(tmp_path / "x.json") == {"a": 1}
 
 
 def test_checksum_of_a_folder_sees_names_and_contents(tmp_path):
@@ -267,31 +259,6 @@ def test_files_written_together_are_all_new_or_all_old(tmp_path):
         write_together(dict.fromkeys([*files, blocked], b"newer"))
     assert [path.read_bytes() for path in files] == [b"new"] * 3
     assert sorted(os.listdir(tmp_path)) == ["a", "about", "b", "file"]
-
-
-def test_an_output_that_is_no_file_is_refused(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="it is a device or a pipe"):
-        check_writable(tmp_path / "pipe", beside=tmp_path / "outputs")
-
-
-def test_an_output_with_too_long_a_name_is_refused(tmp_path):
-    for path in (tmp_path / ("x" * 256), tmp_path / ("é" * 128) / "a.svg"):
-        with pytest.raises(InputError, match="its name is too long"):
-            check_writable(path)
-    check_writable(tmp_path / ("x" * 255))
-
-
-def test_memory_is_bounded_while_a_file_is_read_and_not_after(tmp_path):
-    (tmp_path / "x").write_bytes(b"small")
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    with (
-        pytest.raises(InputError, match=r"what .*x of 5 bytes takes too much memory"),
-        bounded_memory(tmp_path / "x", "what"),
-    ):
-        bytearray(2 << 30)
-    assert resource.getrlimit(resource.RLIMIT_AS) == before
-    assert len(bytearray(2 << 30)) == 2 << 30
 
 
 def test_more_checkpoints_than_a_folder_should_hold():

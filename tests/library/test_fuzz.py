@@ -1,10 +1,9 @@
-"""Damaged input: what a script reads is read as it stands, or refused in one line.
+"""Corrupt input: every file that a script reads is read correctly, or rejected in one line.
 
-Each case makes a small file of a kind that the scripts read, and a function that reads it as they
-do, up to what is computed from it. The file is then damaged in many ways: whatever comes of it
-must be an InputError that names the file, or values that are what the script expects. By default a
-few hundred of them are tried, the same ones each time; ``pytest -m faults`` tries thousands, others
-each time.
+Each case makes a small file that a script reads, and a function that reads it as the script does,
+up to the results. The file is then corrupted in several ways: the result must be an InputError that
+names the file, or valid values. The same examples are tried each time; ``pytest -m faults`` tries
+500 of each case.
 """
 
 import gzip
@@ -26,14 +25,14 @@ import torch
 from conftest import make_small_set
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mutations import JSON_VALUES, PICKLE_VALUES, damaged_bytes, damaged_value
+from mutations import JSON_VALUES, PICKLE_VALUES, corrupt_bytes, corrupt_value
 from torch import nn
 
 from attention_dynamics.analysis.logs import Logs, published_layout, save_logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import InputError, one_line
 from attention_dynamics.reporting.viewer import matrix_page, token_page
-from attention_dynamics.runs import checkpoints, configs, outputs, paths, records
+from attention_dynamics.runs import checkpoints, configs, paths, records
 from attention_dynamics.runs.outputs import keep
 from attention_dynamics.runs.training import Training
 from attention_dynamics.storage.files import json_text, write_json, write_pickle, write_text
@@ -62,13 +61,6 @@ def read_small_data(classification: SimpleNamespace) -> None:
 
 def train_data(folder, scripts):
     return small_data(folder, scripts, "train")
-
-
-def test_data(folder, scripts):
-    return small_data(folder, scripts, "test")
-
-
-test_data.__test__ = False
 
 
 def kept_vectors(folder, scripts):
@@ -156,30 +148,10 @@ def published_logs_of_words(folder, scripts):
     return path, read
 
 
-def recorded_logs(folder, scripts):
-    """With the record of eval_dump beside them every change is noticed."""
-    path, read = logs_of_words(folder, scripts)
-    outputs.record_output(path, {"data": "x"}, {})
-    whole = path.read_bytes()
-
-    def read_unchanged() -> None:
-        read()
-        assert path.read_bytes() == whole  # else it was refused
-
-    return path, read_unchanged
-
-
 def embedding_baseline(folder, scripts):
     _, read = logs_of_words(folder, scripts)
     path = paths.embedding_beta_path("small", 256)
     write_pickle(path, np.linspace(-1, 1, 9, dtype=np.float32))
-    return path, read
-
-
-def logistic_baseline(folder, scripts):
-    _, read = logs_of_words(folder, scripts)
-    path = paths.logistic_beta_path("small")
-    write_pickle(path, np.linspace(-1, 1, 9)[None])
     return path, read
 
 
@@ -229,7 +201,6 @@ def own_file(suffix: str, content: str):
 
 
 CSV = 'text,label\n"a ""bad"" film, really",0\n"good\nfilm",1\nmore of it,1\nand less,0\n'
-TSV = 'text\tlabel\na "bad" film\t0\ngood film\t1\nmore of it\t1\n'
 JSONL = '{"text": "a bad film", "label": 0}\n{"text": "gut \\u00e9", "label": "1", "x": [1]}\n'
 TREES = {
     "train": "(3 (2 It) (4 shines))\n(1 (2 -LRB-) (0 Bad))\n(2 (2 A) (2 film))\n",
@@ -260,13 +231,6 @@ def folder_source(dataset: str, damaged: str, files: dict[str, str]):
     return make
 
 
-AG = '"1","World","wars"\n"3","Oil","prices\\up #39;s"\n"2","Ball","game"\n'
-STARS = "text,label2\ngood,Review Stars: 5.0\nbad,Review Stars: 1.0\nso so,Review Stars: 3.0\n"
-POLARITY = '"1","bad","very bad"\n"2","good","very ""good"" \\n"\n'
-REVIEW = (
-    "<review>\n<title>\nt\n</title>\n<rating>\n{}\n</rating>\n<review_text>\n{}\n</review_text>\n"
-    "</review>\n"
-)
 POST = "From: x\nSubject: y\n\n{} is on the field.\nIt is a game.\n"
 
 
@@ -410,19 +374,6 @@ def segment_file(folder, scripts):
     return Path(paths[0]), read
 
 
-def sentence_table(folder, scripts):
-    path = Path("news-commentary-v14.en-nl.tsv")
-    write_text(path, "".join(f"sentence {n} here\tzin {n} hier\n" for n in range(5)) + "\t\n")
-
-    def read() -> None:
-        sources = scripts.translation.preparation.sources
-        found, source = sources.Findings(), sources.Source(path)
-        splits = sources.read_source("news_commentary_v14_en_nl", source, found)
-        assert all(src and trg for src, trg in splits["train"].pairs)
-
-    return path, read
-
-
 def read_translation_logs(translation: SimpleNamespace) -> None:
     measured = translation.measured.load_inputs("small")
     for metric in ("top 5% match", "kendall tau"):
@@ -503,17 +454,6 @@ def copying_histories(folder, scripts):
     return Path("logs/x.pkl"), read
 
 
-def copying_record(folder, scripts):
-    path, read = copying_histories(folder, scripts)
-    outputs.record_output(path, {"save_every": 10, "seeds": [0, 1, 2]}, {})
-
-    def read_both() -> None:
-        read()
-        scripts.copying.histories.check_same(path, {"save_every": 10, "seeds": [0, 1, 2]})
-
-    return path.with_suffix(".json"), read_both
-
-
 def restart_folder(folder, scripts, damaged: str):
     multihead = scripts.copying.multihead
     settings = multihead.Settings(seq_length=4, hidden_dim=4, num_steps=20)
@@ -541,17 +481,8 @@ def restart_settings(folder, scripts):
     return restart_folder(folder, scripts, "settings.json")
 
 
-def restart_candidate(folder, scripts):
-    return restart_folder(folder, scripts, "candidates/0")
-
-
 def restart_combination(folder, scripts):
     return restart_folder(folder, scripts, "combinations/bad0+bad1")
-
-
-def restart_body(folder, scripts):
-    path, read = restart_folder(folder, scripts, "body")
-    return path, read
 
 
 # --- Runs
@@ -619,69 +550,38 @@ def training_state(folder, scripts):
 
 CASES = {
     "train data": train_data,
-    "test data": test_data,
     "kept vectors": kept_vectors,
     "model config": model_config,
     "log config": log_config,
     "logs of words": logs_of_words,
     "published logs of words": published_logs_of_words,
-    "recorded logs": recorded_logs,
     "embedding baseline": embedding_baseline,
-    "logistic baseline": logistic_baseline,
     "planted truth": planted_truth,
     "csv": own_file(".csv", CSV),
-    "csv.gz": own_file(".csv.gz", CSV),
-    "tsv": own_file(".tsv", TSV),
     "jsonl": own_file(".jsonl", JSONL),
     "trees": sst_trees,
     "sms": sms,
-    "ag news": folder_source("AG_News", "train.csv", {"train.csv": AG, "test.csv": AG}),
-    "stars": folder_source("Yelp", "train.csv", {"train.csv": STARS, "test.csv": STARS}),
-    "polarity": folder_source("Amzn", "train.csv", {"train.csv": POLARITY, "test.csv": POLARITY}),
-    "labelled": folder_source(
-        "Yelp", "yelp_labelled.txt", {"yelp_labelled.txt": "good film\t1\nbad one\t0\n" * 6}
-    ),
-    "multi-domain": folder_source(
-        "Amzn", "books/positive.review",
-        {"books/positive.review": REVIEW.format("5.0", "fine") * 5,
-         "books/negative.review": REVIEW.format("1.0", "dull") * 5},
-    ),
-    "imdb": folder_source(
-        "IMDB", "train/pos/0_9.txt",
-        {f"{split}/{kind}/{n}_{'9' if kind == 'pos' else '2'}.txt": f"a {kind} film<br />{n}"
-         for split in ("train", "test") for kind in ("pos", "neg") for n in range(2)},
-    ),
     "newsgroups": folder_source(
         "Newsgroups", "20news-bydate-train/rec.sport.hockey/1",
         {f"20news-bydate-{split}/rec.sport.{group}/{n}": POST.format(group)
          for split in ("train", "test") for group in ("hockey", "baseball") for n in range(2)},
     ),
     "zip": archive("zip"),
-    "tar": archive("tar"),
     "tar.gz": archive("tar.gz"),
-    "tar.xz": archive("tar.xz"),
-    "tar.bz2": archive("tar.bz2"),
     "word vectors": word_vectors("txt"),
-    "word vectors gz": word_vectors("gz"),
-    "word vectors zip": word_vectors("zip"),
     "sentence lines": sentence_lines,
     "sentence lists": sentence_lists,
     "data record": data_record,
     "sentence pieces": sentence_pieces,
     "given pair": given_pair,
     "segments": segment_file,
-    "sentence table": sentence_table,
-    "logs of pieces": logs_of_pieces,
     "published logs of pieces": published_logs_of_pieces,
     "embedding table": embedding_table,
     "ibm1 table": ibm1_table,
     "word alignment": word_alignment,
     "histories": copying_histories,
-    "record of histories": copying_record,
     "restart settings": restart_settings,
-    "restart candidate": restart_candidate,
     "restart combination": restart_combination,
-    "restart body": restart_body,
     "run record": run_record,
     "checkpoint": checkpoint,
     "training state": training_state,
@@ -699,7 +599,7 @@ def scripts(classification, translation, copying, tmp_path_factory) -> SimpleNam
     )
 
 
-def try_all(case, folder, scripts, damaged, examples: int, fresh: bool) -> None:
+def try_all(case, folder, scripts, damaged, examples: int) -> None:
     """Read the file of ``case``, then ``examples`` damaged ones that ``damaged`` makes of it."""
     path, read = case(folder, scripts)
     read()
@@ -722,7 +622,7 @@ def try_all(case, folder, scripts, damaged, examples: int, fresh: bool) -> None:
         max_examples=examples,
         deadline=None,
         database=None,
-        derandomize=not fresh,
+        derandomize=True,
         suppress_health_check=list(HealthCheck),
     )
     @given(strategy)
@@ -743,17 +643,17 @@ def try_all(case, folder, scripts, damaged, examples: int, fresh: bool) -> None:
 
 
 def bytes_of(path: Path, whole: bytes):
-    return damaged_bytes(whole)
+    return corrupt_bytes(whole)
 
 
 def values_of(path: Path, whole: bytes):
     """Files of the same format with another value somewhere."""
     if path.suffix == ".pkl":
-        changed = damaged_value(load_pickle(path), PICKLE_VALUES)
+        changed = corrupt_value(load_pickle(path), PICKLE_VALUES)
         return st.builds(pickle.dumps, changed, st.integers(2, 5))
     if whole[:1] in (b"[", b"{"):  # the lists of sentences are called train.src
-        return damaged_value(json.loads(whole), JSON_VALUES).map(lambda v: json.dumps(v).encode())
-    return damaged_value(torch.load(path, weights_only=True), JSON_VALUES).map(saved)
+        return corrupt_value(json.loads(whole), JSON_VALUES).map(lambda v: json.dumps(v).encode())
+    return corrupt_value(torch.load(path, weights_only=True), JSON_VALUES).map(saved)
 
 
 def saved(value: object) -> bytes:
@@ -765,36 +665,27 @@ def saved(value: object) -> bytes:
 
 # The files that have a format besides bytes.
 WITH_VALUES = [
-    "train data", "test data", "kept vectors", "model config", "log config", "logs of words",
-    "published logs of words", "recorded logs", "embedding baseline", "logistic baseline",
-    "planted truth", "sentence lists", "data record", "logs of pieces",
+    "train data", "kept vectors", "model config", "log config", "logs of words",
+    "published logs of words", "embedding baseline",
+    "planted truth", "sentence lists", "data record",
     "published logs of pieces", "embedding table", "ibm1 table", "word alignment", "histories",
-    "record of histories", "restart settings", "restart candidate", "restart combination",
+    "restart settings", "restart combination",
     "run record", "training state",
 ]  # fmt: skip
 
 
+AMOUNTS = [20, pytest.param(500, marks=pytest.mark.faults)]
+
+
+@pytest.mark.parametrize("examples", AMOUNTS)
 @pytest.mark.parametrize("name", CASES)
-def test_damaged_bytes(name, scripts, tmp_path, monkeypatch):
+def test_corrupt_bytes(name, examples, scripts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    try_all(CASES[name], tmp_path, scripts, bytes_of, 20, fresh=False)
+    try_all(CASES[name], tmp_path, scripts, bytes_of, examples)
 
 
+@pytest.mark.parametrize("examples", AMOUNTS)
 @pytest.mark.parametrize("name", WITH_VALUES)
-def test_damaged_values(name, scripts, tmp_path, monkeypatch):
+def test_corrupt_values(name, examples, scripts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    try_all(CASES[name], tmp_path, scripts, values_of, 20, fresh=False)
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("name", CASES)
-def test_thousands_of_damaged_bytes(name, scripts, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    try_all(CASES[name], tmp_path, scripts, bytes_of, 500, fresh=True)
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("name", WITH_VALUES)
-def test_thousands_of_damaged_values(name, scripts, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    try_all(CASES[name], tmp_path, scripts, values_of, 500, fresh=True)
+    try_all(CASES[name], tmp_path, scripts, values_of, examples)

@@ -1,16 +1,14 @@
-"""Files made to do harm, or just odd: each is read as it stands, or refused with the line it says.
+"""Untrusted, corrupt or unusual input: each file is read correctly, or rejected in one line.
 
-Every file goes to the loader that a user would feed it to.
+Every file goes to the loader of the script that reads it.
 """
 
-import gzip
 import html.parser
 import io
 import json
 import os
 import pickle
 import stat
-import struct
 import tarfile
 import zipfile
 from pathlib import Path
@@ -26,9 +24,9 @@ from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import InputError, one_line
 from attention_dynamics.reporting.viewer import matrix_page, token_page
 from attention_dynamics.runs.checkpoints import load_checkpoint, save_checkpoint
-from attention_dynamics.runs.configs import read_config, read_log_config
+from attention_dynamics.runs.configs import read_log_config
 from attention_dynamics.runs.records import read_run
-from attention_dynamics.storage import archives, files
+from attention_dynamics.storage import archives
 from attention_dynamics.storage.files import read_json, write_json, write_text
 from attention_dynamics.storage.pickles import load_pickle
 
@@ -64,68 +62,21 @@ def asks_for(module: str, name: str, *args: bytes) -> bytes:
     return f"\x80\x02c{module}\n{name}\n(".encode("latin-1") + b"".join(args) + b"tR."
 
 
-FLOAT = b"cnumpy\ndtype\n(X\x02\0\0\0f8I00\nI01\ntR"
-NEW_ARRAY = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\0tC\x01btR"
-# A number, its type changed afterwards to one of Python objects: numpy would follow the number as
-# an address.
-FORGED = (
-    b"\x80\x04" + NEW_ARRAY + b"(K\x01K\x01\x85" + FLOAT + b"q\0"
-    b"(K\x03X\x01\0\0\0|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tbI00\nC\x08AAAAAAAAtb."
-)
-RECORDS = (
-    b"\x80\x04" + NEW_ARRAY + b"(K\x01K\x01\x85" + FLOAT + b"(K\x03X\x01\0\0\0<(" + FLOAT
-    + b"(J\0\0\0\x40ttNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tbI00\nC\x08AAAAAAAAtb."
-)  # fmt: skip
-FILLED = b"(K\x01K\x01\x85" + FLOAT + b"I00\nC\x08AAAAAAAAtb"
-# The second content would free the first one, which something else may hold on to.
-TWICE = b"\x80\x04" + NEW_ARRAY + FILLED + FILLED + b"."
-VIEW = (
-    b"\x80\x05cnumpy._core.numeric\n_frombuffer\n(" + NEW_ARRAY + FILLED + FLOAT
-    + b"K\x01\x85X\x01\0\0\0CtR."
-)  # fmt: skip
-ARRAY_OF_NOTHING = asks_for("numpy", "ndarray", b"(J\0\0\0\x40J\0\0\0\x40t")
-UNFILLED = asks_for(
-    "numpy._core.multiarray", "_reconstruct", b"cnumpy\nndarray\n(J\0\0\0\x40J\0\0\0\x40tC\x01b"
-)
-# Sets __defaults__ of what a pickle may call, which would last for all later pickles.
-CHANGED = b"\x80\x02c_codecs\nencode\n(N}X\x0c\0\0\0__defaults__(K\x01tstb."
-DEEP = b"\x80\x02" + b"]" * 10**5 + b"a" * (10**5 - 1) + b"."
-ITSELF = b"\x80\x02]q\0h\0a."
-
 PICKLES = {
-    "code, protocol 0": (pickle.dumps([Hostile()], 0), "asks for .*mkdir, which is not plain data"),
-    "code, protocol 1": (pickle.dumps([Hostile()], 1), "asks for .*mkdir, which is not plain data"),
-    "code, protocol 2": (pickle.dumps([Hostile()], 2), "asks for .*mkdir, which is not plain data"),
-    "code, protocol 3": (pickle.dumps([Hostile()], 3), "asks for .*mkdir, which is not plain data"),
-    "code, protocol 4": (pickle.dumps([Hostile()], 4), "asks for .*mkdir, which is not plain data"),
-    "code, protocol 5": (pickle.dumps([Hostile()], 5), "asks for .*mkdir, which is not plain data"),
+    **{
+        f"code, protocol {protocol}": (
+            pickle.dumps([Hostile()], protocol),
+            "asks for .*mkdir, which is not plain data",
+        )
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    },
     "code by INST": (b"(S'harm'\nios\nmkdir\n.", "asks for os.mkdir, which is not plain data"),
     "eval": (asks_for("builtins", "eval", b"X\x01\0\0\x001"), "asks for builtins.eval"),
     "getattr": (asks_for("builtins", "getattr", b"NX\x01\0\0\0x"), "asks for builtins.getattr"),
-    "range": (asks_for("builtins", "range", b"K\x05"), "asks for builtins.range"),
     "a dotted name": (b"\x80\x04\x8c\x05numpy\x8c\x0cndarray.dump\x93.", "numpy.ndarray.dump"),
-    "forged type": (FORGED, "hold a ndarray, not the logs"),
-    "type of records": (RECORDS, "an array of records, not of numbers or strings"),
-    "an array of nothing": (ARRAY_OF_NOTHING, "an array without content"),
-    "an array filled twice": (TWICE, "an array whose content changes"),
-    "an array in an array": (VIEW, "an array in another one"),
-    "an array not filled": (UNFILLED, "an array without content"),
-    "zeros": (asks_for("builtins", "bytearray", b"J\0\0\0\x40"), "damaged or not a pickle"),
-    "more zeros": (asks_for("builtins", "bytes", b"J\0\0\0\x40"), "damaged or not a pickle"),
-    "odd encoding": (asks_for("_codecs", "encode", b"X\x01\0\0\0aX\x04\0\0\0zlib"), "'zlib'"),
-    "a changed function": (CHANGED, "a function that is changed"),
-    "a memo of 16 GB": (b"\x80\x02Nr\xff\xff\xff\x7f.", "of 9 bytes takes too much memory"),
-    "a string of a terabyte": (b"\x80\x04\x8d" + struct.pack("<Q", 1 << 40) + b"a.", "x_logs.pkl"),
-    "a frame of a terabyte": (b"\x80\x04\x95" + struct.pack("<Q", 1 << 40) + b"N.", "x_logs.pkl"),
-    "depth of 100,000": (DEEP, "hold a list, not the logs"),
-    "a list in itself": (ITSELF, "hold a list, not the logs"),
-    "nothing": (b"", "damaged or not a pickle: Ran out of input"),
     "text": (b"name,value\na,1\n", "damaged or not a pickle"),
-    "html": (b"<!DOCTYPE html><html>404</html>", "damaged or not a pickle"),
-    "a gzipped pickle": (gzip.compress(pickle.dumps({})), "damaged or not a pickle"),
-    "a checkpoint": (b"PK\x03\x04" + bytes(100), "damaged or not a pickle"),
-    "a huge number": (pickle.dumps({"metas": {("a", 0, "b"): 10**5000}, "data": []}), "damaged"),
-}  # fmt: skip
+    "another value": (pickle.dumps([1]), "hold a list, not the logs"),
+}
 
 
 @pytest.mark.parametrize("name", PICKLES)
@@ -148,14 +99,6 @@ def test_arrays_of_another_byte_order_keep_their_values(protocol):
         np.testing.assert_array_equal(back[key], array)
 
 
-@pytest.mark.parametrize("protocol", range(6))
-def test_what_was_loaded_can_be_kept_and_loaded_again(protocol):
-    """The arrays of old protocols are of a class of ours, which no file may ask for."""
-    Path("x.pkl").write_bytes(pickle.dumps([np.arange(3.0)], protocol))
-    Path("y.pkl").write_bytes(pickle.dumps(load_pickle("x.pkl"), protocol))
-    np.testing.assert_array_equal(load_pickle("y.pkl")[0], np.arange(3.0))
-
-
 # --- JSON
 
 RUN = '{"settings": {"seed": 1}, "finished": null}'
@@ -167,12 +110,8 @@ JSONS = {
     "NUL bytes": (RUN.encode() + b"\0" * 4096, "malformed JSON at line 1 column 44"),
     "nothing": (b"", "malformed JSON at line 1 column 1"),
     "a million lists": (b"[" * 10**6, "nested too deeply"),
-    "a million objects": (b'{"settings":' * 10**6, "nested too deeply"),
-    "a key twice": (b'{"settings": {"seed": 1, "seed": 2}}', "the key 'seed' twice in one object"),
     "a number of 5,000 digits": (b'{"settings": ' + b"1" * 5000 + b"}", "Exceeds the limit"),
-    "two values": (RUN.encode() * 2, "malformed JSON at line 1 column 44: Extra data"),
     "another value": (b"[1]", "is not a run record"),
-    "a pickle": (pickle.dumps({"settings": {}}), "is not UTF-8 text"),
 }
 
 
@@ -216,13 +155,6 @@ def test_data_files(name, classification):
     assert "data/small_train.json" in line and message in line
 
 
-def test_configs_with_a_key_twice():
-    write_text("model.json", '{"hidden_dim": 4, "hidden_dim": 5}')
-    assert "'hidden_dim' twice" in refusal(read_config, "model.json", ("hidden_dim",))
-    write_text("log.json", '[{"name": "a", "iteration": 1, "iteration": 2}]')
-    assert "'iteration' twice" in refusal(read_log_config, "log.json")
-
-
 def test_a_value_too_long_for_a_line_is_shortened():
     write_json("log.json", [{"name": ["x" * 10**6], "iteration": 0, "seed": 0, "uniform": True}])
     with pytest.raises(InputError) as refused:
@@ -243,15 +175,11 @@ LOADERS = {
 
 
 @pytest.mark.parametrize("name", LOADERS)
-def test_what_is_no_file(name):
-    os.mkfifo("pipe")
+def test_loaders_reject_what_is_not_a_file(name):
     Path("there").mkdir()
-    Path("dangling").symlink_to("nowhere")
     load = LOADERS[name]
     assert "there is a folder, not a file" in refusal(load, Path("there"))
-    assert "pipe is a device or a pipe, not a file" in refusal(load, Path("pipe"))
-    assert "/dev/zero is a device or a pipe, not a file" in refusal(load, Path("/dev/zero"))
-    assert "dangling does not exist" in refusal(load, Path("dangling"))
+    assert "missing does not exist" in refusal(load, Path("missing"))
 
 
 # --- Checkpoints
@@ -263,7 +191,7 @@ def test_checkpoints_with_a_changed_byte():
     save_checkpoint(Path("model0"), model)
     whole = Path("model0").read_bytes()
     place = whole.index(model.weight.detach().numpy().tobytes()[:16]) + 3
-    for bit in range(8):
+    for bit in (0, 7):
         changed = bytearray(whole)
         changed[place] ^= 1 << bit
         Path("model0").write_bytes(changed)
@@ -338,7 +266,6 @@ def test_tables(name, classification):
 def test_json_lines(classification):
     for content, message in (
         ('{"text": "a", "label": 1}\n[2]\n', "line 2 is not a JSON object"),
-        ('{"text": "a", "label": 1, "label": 0}\n', "line 1 .*'label' twice"),
         ('{"text": "a", "label": ' + "1" * 5000 + "}\n", "line 1 cannot be read: Exceeds"),
         ("[" * 10**6, "line 1 is nested too deeply"),
         ('{"text": NaN, "label": 1}\n', "line 1: text is nan, not a text"),
@@ -427,16 +354,6 @@ def huge_zip() -> None:
                 stream.write(TREE * 1000)
 
 
-def long_name() -> None:
-    """The header of a long name: tarfile takes all of the name into memory."""
-    info = member("x", tarfile.GNUTYPE_LONGNAME)
-    info.size = 300 << 20
-    with gzip.open("x.tar.gz", "wb", 1) as stream:
-        stream.write(info.tobuf())
-        for _ in range(301):
-            stream.write(bytes(1 << 20))
-
-
 def sparse_file() -> None:
     """512 bytes that say to be a file of an exabyte of zeros."""
     info = member("trees/train.txt")
@@ -452,7 +369,6 @@ def sparse_file() -> None:
 
 BOMBS = {
     "a zip": (huge_zip, "x.zip", "holds more than 1,000,000 bytes of data"),
-    "a name": (long_name, "x.tar.gz", "takes too much memory"),
     "a sparse file": (sparse_file, "x.tar", "holds more than 1,000,000 bytes of data"),
 }  # fmt: skip
 
@@ -462,7 +378,6 @@ def test_archives_that_fill_the_memory(name, classification, monkeypatch):
     make, path, message = BOMBS[name]
     make()
     monkeypatch.setattr(archives, "MOST_BYTES", 10**6)
-    monkeypatch.setattr(files, "_ROOM", 100 << 20)
     line = refusal(classification.prepare_data.main, ["--dataset", "Furd", "--source", path])
     assert path in line and message in line
 

@@ -585,7 +585,6 @@ OWN_ERRORS = {
     ("json key", ".json", '{"text": "a", "label": 1}\n{"text": "b"}\n', ""): (
         "line 2 has no 'label', which the first row has"
     ),
-    ("json twice", ".json", '{"text": "a", "text": "b", "label": 1}\n', ""): "the key 'text' twice",
     ("json digits", ".json", '[{"text": "a", "label": ' + 5000 * "1" + "}]", ""): "cannot be read",
     ("json half", ".json", '{"text": "a\\ud800", "label": 1}\n', ""): "half of a surrogate pair",
     ("json text", ".json", '{"text": 5, "label": 1}\n', ""): r"line 1: a text is \(5,\)",
