@@ -1,7 +1,13 @@
-"""Checkpoints of the Trainer, and going on from them as if the run had never been stopped."""
+"""Checkpoints of the Trainer from which an interrupted run resumes to the same bytes.
+
+Saving and loading are the Trainer's. Own code, since its just-in-time checkpoints wait for three
+seconds, ignore Ctrl-C and leave out the evaluation of the epoch, and since its search for the last
+checkpoint accepts one that a killed process has half written.
+"""
 
 import contextlib
 import shutil
+import signal
 from pathlib import Path
 
 from arguments import TrainerArguments
@@ -12,69 +18,71 @@ from attention_dynamics.cli import InputError
 from attention_dynamics.runs.training import end_on, signals_to
 from attention_dynamics.storage.files import read_json, sha256, write_json
 
-# Of the files of a checkpoint; written last, so that a checkpoint without it is not complete.
+# Written last: a checkpoint without it is incomplete.
 CHECKSUMS = "checksums.json"
 
 
 class CheckpointCallback(TrainerCallback):
-    """Checkpoints from which a run goes on as if it had never been stopped.
+    """Save a checkpoint before a signal ends the run, at a moment from which it resumes exactly.
 
-    On SIGINT and SIGTERM the step under way is finished and a checkpoint written before the end; a
-    second signal ends the run at once. A checkpoint of the last step of an epoch is written after
-    the evaluation of the epoch, not before: a run that goes on from it would leave that out.
+    On SIGINT and SIGTERM the current step is finished and a checkpoint is saved. A second SIGTERM
+    is ignored, since SLURM sends two; a second Ctrl-C ends the run at once. The checkpoint of the
+    last step of an epoch is saved after the evaluation of the epoch: a run that resumes from an
+    earlier one would leave the evaluation out.
     """
 
     def __init__(self):
         self._signal: int | None = None
-        self._waits = False
+        self._delayed = False
 
-    def ask(self, number: int, frame: object) -> None:
-        """The handler of the signals, as long as the Trainer trains."""
-        if self._signal is not None:
+    def request_stop(self, number: int, frame: object) -> None:
+        """Handle a signal while the Trainer trains."""
+        if self._signal is None:
+            self._signal = number
+        elif number != signal.SIGTERM:
             end_on(number)
-        self._signal = number
 
     def on_step_end(self, args, state, control, **kwargs) -> None:
-        """Called by the Trainer after an update."""
+        """Request a checkpoint after an update, or delay it to the end of the epoch."""
         wanted = control.should_save or self._signal is not None
-        ends = state.epoch.is_integer() or state.global_step == state.max_steps
-        self._waits = wanted and ends
-        control.should_save = wanted and not self._waits
+        is_last = state.epoch.is_integer() or state.global_step == state.max_steps
+        self._delayed = wanted and is_last
+        control.should_save = wanted and not is_last
 
     def on_epoch_end(self, args, state, control, **kwargs) -> None:
-        """Called by the Trainer before it evaluates and saves."""
-        control.should_save = control.should_save or self._waits
-        self._waits = False
+        """Request the delayed checkpoint; the Trainer evaluates before it saves."""
+        control.should_save = control.should_save or self._delayed
+        self._delayed = False
 
     def on_evaluate(self, args, state, control, **kwargs) -> None:
-        """Called by the Trainer after an evaluation, which may take longer than many steps."""
+        """Request a checkpoint after an evaluation, which may take longer than many steps."""
         control.should_save = control.should_save or self._signal is not None
 
     def on_save(self, args, state, control, **kwargs) -> None:
-        """Called by the Trainer after it has written a checkpoint: it is complete."""
+        """Mark a checkpoint as complete."""
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             write_json(folder / CHECKSUMS, checksums_of(folder))
-        self.end()
+        self.end_if_requested()
 
-    def end(self) -> None:
-        """End the run, if a signal has come."""
+    def end_if_requested(self) -> None:
+        """End the run if there was a signal."""
         if self._signal is not None:
             end_on(self._signal)
 
 
 def train(trainer: Trainer) -> TrainOutput:
-    """Train, from the checkpoint that :func:`checkpoint_to_resume` finds or from the start.
+    """Train, from :func:`checkpoint_to_resume` or from the start.
 
-    Of several processes each gets the signal at a step of its own: there it ends the run at once.
+    Several processes would each get the signal at a different step: there it ends the run at once.
     """
     checkpoint = checkpoint_to_resume(trainer.args)
-    checkpoints = CheckpointCallback()
-    trainer.add_callback(checkpoints)
+    callback = CheckpointCallback()
+    trainer.add_callback(callback)
     several = trainer.args.world_size > 1
-    with contextlib.nullcontext() if several else signals_to(checkpoints.ask):
+    with contextlib.nullcontext() if several else signals_to(callback.request_stop):
         result = trainer.train(resume_from_checkpoint=checkpoint)
-        checkpoints.end()
+        callback.end_if_requested()
     if checkpoint is not None:
         # The library's mean loss leaves out the steps before the checkpoint.
         for logged in (result.metrics, *trainer.state.log_history):
@@ -82,8 +90,8 @@ def train(trainer: Trainer) -> TrainOutput:
     return result
 
 
-def checkpoint_of(folder: Path) -> Path | None:
-    """The last complete checkpoint in a folder; None when there is none."""
+def last_checkpoint(folder: Path) -> Path | None:
+    """The last complete checkpoint in a directory; None without one."""
     complete = {
         int(number): path.parent
         for path in folder.glob(f"checkpoint-*/{CHECKSUMS}")
@@ -93,31 +101,32 @@ def checkpoint_of(folder: Path) -> Path | None:
 
 
 def checkpoint_to_resume(args: TrainerArguments) -> str | None:
-    """The checkpoint that --resume_from_checkpoint names, or the last one in --output_dir.
+    """The checkpoint to resume from: --resume_from_checkpoint, a path, ``true`` or ``false``.
 
-    A path or ``true``, the last one, which an unfinished run goes on from by itself; ``false``
-    begins anew. Raises InputError when it is not there, not complete, or damaged.
+    ``true``, the default, is the last one in --output_dir; ``false`` starts over. Raises
+    InputError when a checkpoint is incomplete or corrupt.
     """
     wanted = str(args.resume_from_checkpoint or "true")
     if wanted.lower() == "false":
         return None
-    path = checkpoint_of(Path(args.output_dir)) if wanted.lower() == "true" else Path(wanted)
+    path = last_checkpoint(Path(args.output_dir)) if wanted.lower() == "true" else Path(wanted)
     if path is None:
         return None
     if not (path / CHECKSUMS).is_file():
         raise InputError(
-            f"--resume_from_checkpoint {path} is no complete checkpoint: it has no {CHECKSUMS}"
+            f"--resume_from_checkpoint {path}: not a complete checkpoint (it has no {CHECKSUMS}); "
+            "give another, or leave the option out"
         )
     if read_json(path / CHECKSUMS, "list of checksums") != checksums_of(path):
         raise InputError(
-            f"checkpoint {path} is damaged: remove it, and the run goes on from an earlier one, or "
-            "starts over"
+            f"checkpoint {path} is corrupt; remove it to resume from an earlier one, or to start "
+            "over"
         )
     return str(path)
 
 
 def checksums_of(checkpoint: Path) -> dict[str, str]:
-    """File name -> SHA-256 of the files of a checkpoint that every process shares."""
+    """File name -> SHA-256 of the files of a checkpoint that all processes share."""
     return {
         path.name: sha256(path)
         for path in sorted(checkpoint.iterdir())
@@ -126,6 +135,6 @@ def checksums_of(checkpoint: Path) -> dict[str, str]:
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Remove the checkpoints that a run has left in its folder."""
+    """Remove all checkpoints in a directory."""
     for path in folder.glob("checkpoint-*"):
         shutil.rmtree(path)

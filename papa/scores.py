@@ -1,12 +1,13 @@
-"""What the runs of one model on one task have measured: score by number of constant heads.
+"""Scores of constant heads: the finished runs of a model on a task, by number of constant heads.
 
-A folder as papa_runs.sh makes it is an *experiment*: ``constants/`` (run_papa_*_avgs_creator.py),
-``sorted/`` (--sort_calculating) and ``results/``, where a folder with a run.json is a finished run.
+A directory written by papa_runs.sh is an *experiment*: ``constants/`` (run_papa_*_avgs_creator.py),
+``sorted/`` (--sort_calculating) and ``results/``, where every directory with a run.json is a
+finished run.
 """
 
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tasks import main_metric
@@ -15,6 +16,7 @@ from attention_dynamics.cli import InputError
 from attention_dynamics.storage.files import read_json
 
 EPOCHS = ("last", "best")
+LOWER_IS_BETTER = ("loss", "mse")  # all other metrics: higher is better
 
 _RECORD = {
     "model": str,
@@ -26,7 +28,7 @@ _RECORD = {
     "checksums": dict,
     "settings": dict,
 }
-# All settings but these must be the same within an experiment.
+# All other settings must be the same within an experiment.
 _VARIED = ("static_heads_num", "seed", "checksums")
 
 
@@ -35,10 +37,10 @@ class Experiment:
     """The finished runs of one model on one task.
 
     Attributes:
-        name: of the folder, such as minilm_cola.
-        model, task, max_seq_length: of all runs.
-        num_heads: of the model, all layers together.
-        metric: the score, as eval_results.json calls it without its eval_.
+        name: name of the directory, such as minilm_cola.
+        model, task, max_seq_length: the same for all runs.
+        num_heads: number of heads of the model, all layers together.
+        metric: the score, named as in eval_results.json without its eval_.
         scores: "last" or "best" (epoch) -> number of constant heads -> seed -> score.
     """
 
@@ -52,8 +54,19 @@ class Experiment:
 
     @property
     def heads(self) -> list[int]:
-        """The measured numbers of constant heads, rising."""
+        """The measured numbers of constant heads, ascending."""
         return sorted(self.scores["last"])
+
+    def results(self) -> dict:
+        """The entry of the experiment in the results file of collect_papa_stats.py."""
+        content = asdict(self)
+        del content["name"]
+        return {**content, "rows": score_rows(self)}
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether a smaller value of ``metric`` is the better one."""
+    return metric.removesuffix("_mm") in LOWER_IS_BETTER
 
 
 def load_experiments(folders: list[str], metric: str | None = None) -> list[Experiment]:
@@ -61,7 +74,9 @@ def load_experiments(folders: list[str], metric: str | None = None) -> list[Expe
     experiments = [load_experiment(Path(folder), metric) for folder in folders]
     names = [experiment.name for experiment in experiments]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise InputError(f"two of the folders are called {twice[0]}: give each its own name, once")
+        raise InputError(
+            f"--folders: two directories are called {twice[0]}; give each its own name, once"
+        )
     return experiments
 
 
@@ -69,17 +84,17 @@ def load_experiment(folder: Path, metric: str | None = None) -> Experiment:
     """The experiment in ``folder``: all finished runs of ``folder/results/``.
 
     Args:
-        folder: of one model and task.
-        metric: the score to read instead of the task's own (tasks.main_metric).
+        folder: directory of one model and task.
+        metric: the score to read instead of that of the task (tasks.main_metric).
 
-    Raises InputError when there is no finished run, when a file is missing or damaged, or when the
-    runs do not belong together (another model, task, length, order, constants or data).
+    Raises InputError when there is no finished run, when a file is missing or corrupt, or when the
+    runs are not comparable (different model, task, length, order, constants or data).
     """
     results = folder / "results"
     paths = sorted(results.glob("**/run.json"))
     if not paths:
         raise InputError(
-            f"{results} holds no finished run (run.json); make some with: "
+            f"{results} holds no finished run (run.json); train some with: "
             "bash papa_runs.sh MODEL TASK"
         )
     records = {path.parent: _read_record(path) for path in paths}
@@ -89,36 +104,35 @@ def load_experiment(folder: Path, metric: str | None = None) -> Experiment:
         key = record["static_heads_num"], record["seed"]
         if key in runs:
             raise InputError(
-                f"{runs[key]} and {run} are both of {key[0]} constant heads and seed {key[1]}: "
-                "move one of them away"
+                f"{runs[key]} and {run}: both have {key[0]} constant heads and seed {key[1]}; "
+                "move one of them to another directory"
             )
         runs[key] = run
     record = records[first]
     metric = metric or _metric_of(record["task"], first)
     scores = {epoch: {} for epoch in EPOCHS}
     for (heads, seed), run in sorted(runs.items()):
-        for epoch, value in _scores(run, metric).items():
+        for epoch, value in _read_scores(run, metric).items():
             scores[epoch].setdefault(heads, {})[seed] = value
     described = {key: record[key] for key in ("model", "task", "max_seq_length", "num_heads")}
-    name = folder.resolve().name
-    return Experiment(name, **described, metric=metric, scores=scores)
+    return Experiment(folder.resolve().name, **described, metric=metric, scores=scores)
 
 
 def _read_record(path: Path) -> dict:
-    record = read_json(path, "run record")
+    record = _read_object(path, "run record")
     for key, kind in _RECORD.items():
-        if not isinstance(record, dict) or type(record.get(key)) is not kind:
-            raise InputError(f"run record {path} has no {key} ({kind.__name__}); run it again")
+        if type(record.get(key)) is not kind:
+            raise InputError(f"run record {path} has no {key} ({kind.__name__}); rerun it")
     if not 0 <= record["static_heads_num"] <= record["num_heads"]:
         raise InputError(
-            f"run record {path} says {record['static_heads_num']} constant heads of "
-            f"{record['num_heads']}; run it again"
+            f"run record {path}: impossible static_heads_num (expected 0 to {record['num_heads']}, "
+            f"got {record['static_heads_num']}); rerun it"
         )
     return record
 
 
 def _check_same(first: Path, first_record: dict, run: Path, record: dict) -> None:
-    """Refuse a run that is not comparable with the first one."""
+    """Raise InputError for a run that is not comparable with the first one."""
     old, new = (
         {
             **{key: value for key, value in one["settings"].items() if key not in _VARIED},
@@ -129,77 +143,79 @@ def _check_same(first: Path, first_record: dict, run: Path, record: dict) -> Non
     for key in old:
         if key in new and old[key] != new[key]:
             raise InputError(
-                f"{first} and {run} do not belong together: {key} is {old[key]!r} in the first, "
-                f"{new[key]!r} in the second; keep them in folders of their own"
+                f"{run} is not comparable with {first}: {key} differs (expected {old[key]!r}, got "
+                f"{new[key]!r}); keep them in different directories"
             )
 
 
 def _metric_of(task: str, run: Path) -> str:
-    """The score of ``task``, by the name that it has in ``run``."""
-    there = _read_object(run / "eval_results.json")
+    """The score of ``task``, by its name in the results of ``run``."""
+    results = _read_object(run / "eval_results.json", "results")
     entity_level = main_metric(task, entity_level=True)
-    return entity_level if f"eval_{entity_level}" in there else main_metric(task)
+    return entity_level if f"eval_{entity_level}" in results else main_metric(task)
 
 
-def _scores(run: Path, metric: str) -> dict[str, float]:
-    """The score of the last epoch, and that of the best of the evaluations after each epoch."""
+def _read_scores(run: Path, metric: str) -> dict[str, float]:
+    """The score after the last epoch, and the best one of the evaluations after each epoch."""
     key = f"eval_{metric}"
     path = run / "eval_results.json"
-    there = _read_object(path)
-    if key not in there:
-        names = sorted(name.removeprefix("eval_") for name in there if name.startswith("eval_"))
-        raise InputError(f"{path} has no {key}; choose by --metric among {', '.join(names)}")
-    last = _finite(there[key], path, key)
+    results = _read_object(path, "results")
+    if key not in results:
+        names = sorted(name.removeprefix("eval_") for name in results if name.startswith("eval_"))
+        raise InputError(f"{path} has no {key}; give a --metric among {', '.join(names)}")
+    last = _finite(results[key], path, key)
 
     path = run / "trainer_state.json"
-    history = _read_object(path).get("log_history")
+    history = _read_object(path, "training history").get("log_history")
     if not isinstance(history, list) or not all(isinstance(entry, dict) for entry in history):
-        raise InputError(f"{path} has no log_history; run it again")
+        raise InputError(f"{path} has no log_history; rerun it")
     epochs = [_finite(entry[key], path, key) for entry in history if key in entry]
-    return {"last": last, "best": max([last, *epochs])}
+    best = min if lower_is_better(metric) else max
+    return {"last": last, "best": best([last, *epochs])}
 
 
-def _read_object(path: Path) -> dict:
-    content = read_json(path, "results")
+def _read_object(path: Path, what: str) -> dict:
+    content = read_json(path, what)
     if not isinstance(content, dict):
-        raise InputError(f"results {path} are no JSON object; run it again")
+        raise InputError(f"{what} {path}: not a JSON object; rerun it")
     return content
 
 
 def _finite(number: object, path: Path, key: str) -> float:
     if type(number) not in (int, float) or not math.isfinite(number):
-        raise InputError(f"{path}: {key} is {number!r}, not a finite number")
+        raise InputError(f"{path}: {key} is not a finite number (got {number!r}); rerun it")
     return float(number)
 
 
-def score(experiment: Experiment, epoch: str, heads: int) -> tuple[float, float | None]:
+def mean_score(experiment: Experiment, epoch: str, heads: int) -> tuple[float, float | None]:
     """Mean and sample standard deviation over seeds (None for one seed) of the score."""
     values = [*experiment.scores[epoch][heads].values()]
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
 
 
 def relative_drop(experiment: Experiment, epoch: str, heads: int) -> tuple | None:
-    """By how much the score falls short of that with no constant head, as a share of the latter.
+    """The relative loss of quality against the model without constant heads.
 
-    (score(0) - score(heads)) / score(0), score(0) being the mean over seeds: mean and standard
-    deviation over seeds (None for one seed). None when score(0) was not measured or is not
-    positive: there is nothing to lose.
+    (score(0) - score(heads)) / score(0), with the opposite sign for metrics of which lower is
+    better (loss, mse); score(0) is the mean over seeds. Mean and standard deviation over seeds
+    (None for one seed). None when score(0) was not measured or is not positive.
     """
     if 0 not in experiment.scores[epoch]:
         return None
-    full, _ = score(experiment, epoch, 0)
+    full, _ = mean_score(experiment, epoch, 0)
     if full <= 0:
         return None
-    mean, std = score(experiment, epoch, heads)
-    return (full - mean) / full, None if std is None else std / full
+    mean, std = mean_score(experiment, epoch, heads)
+    sign = -1 if lower_is_better(experiment.metric) else 1
+    return sign * (full - mean) / full, None if std is None else std / full
 
 
 def score_rows(experiment: Experiment) -> list[dict]:
-    """A row for each number of constant heads and epoch: mean and spread of score and drop."""
+    """A row per number of constant heads and epoch: mean and spread of score and drop."""
     rows = []
     for heads in experiment.heads:
         for epoch in EPOCHS:
-            mean, std = score(experiment, epoch, heads)
+            mean, std = mean_score(experiment, epoch, heads)
             drop, drop_std = relative_drop(experiment, epoch, heads) or (None, None)
             rows.append(
                 {

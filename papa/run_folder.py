@@ -1,0 +1,137 @@
+"""The directory of a run: its record, its results, and the results of other runs in it.
+
+Own code beside attention_dynamics.runs: the published loop over numbers of constant heads writes
+all its runs to one directory, and none of their results may be lost.
+"""
+
+import shutil
+from pathlib import Path
+
+from arguments import Options
+from checkpoints import last_checkpoint
+from checksums import examples_checksum
+from constants import ABOUT, AVERAGES, LAMBDAS, ORDER
+from encoders import Encoder
+from torch.utils.data import Dataset
+
+from attention_dynamics.cli import InputError
+from attention_dynamics.runs.paths import record_path, unfinished_path
+from attention_dynamics.runs.records import differences
+from attention_dynamics.storage.files import check_writable, read_json, sha256, write_json
+
+RESULTS = ("all_results.json", "eval_results.json", "train_results.json", "trainer_state.json")
+MODEL = ("config.json", "model*.safetensors*", "tokenizer*", "special_tokens_map.json")
+
+
+def prepare_output_dir(folder: Path, record: dict, options: Options, source: Path) -> bool:
+    """Prepare ``folder`` for a run; False when this run is already finished there.
+
+    The results of a finished run with different settings are moved to a subdirectory named after
+    its number of constant heads and its seed.
+
+    Args:
+        folder: --output_dir.
+        record: from :func:`run_record`.
+        options: options of the command line.
+        source: directory of the encoder, which must not be written to.
+
+    Raises InputError when the directory is not writable, a record is corrupt, or there are
+    checkpoints of an unfinished run with different settings.
+    """
+    check_writable(record_path(folder), source)
+    overwrite, settings = options.data.overwrite_output, record["settings"]
+    for path in sorted([record_path(folder), *folder.glob("heads*_seed*/run.json")]):
+        if path.exists() and read_record(path)["settings"] == settings:
+            if not overwrite:
+                print(f"{path.parent} is up to date; use --overwrite to recreate it")
+                return False
+            remove_run(path.parent)
+    if record_path(folder).exists():
+        earlier = read_record(record_path(folder))
+        name = f"heads{earlier['static_heads_num']}_seed{earlier['seed']}"
+        target, number = folder / name, 1
+        while target.exists():
+            number += 1
+            target = folder / f"{name}_{number}"
+        target.mkdir()
+        # An order stays where --sorting_heads_dir finds it, unless this run writes another.
+        for path in run_files(folder, with_order=options.papa.sort_calculating):
+            path.replace(target / path.name)
+        print(f"note: the results of another run in {folder} were moved to {target}")
+    elif overwrite:
+        remove_run(folder)
+    elif last_checkpoint(folder) and not options.trainer.resume_from_checkpoint:
+        earlier = read_record(unfinished_path(folder))["settings"]
+        if earlier != settings:
+            raise InputError(
+                f"{folder} holds checkpoints of an unfinished run with different settings "
+                f"({differences(earlier, settings)}); use --overwrite to remove them"
+            )
+    write_json(unfinished_path(folder), record)
+    return True
+
+
+def run_files(folder: Path, with_order: bool) -> list[Path]:
+    """The files of a run: results, predictions, checkpoints and the model."""
+    patterns = [*RESULTS, "run.json", "unfinished.json", "predict*.txt", "checkpoint-*", *MODEL]
+    if with_order:
+        patterns += [LAMBDAS, ORDER, ABOUT]
+    return [path for pattern in patterns for path in folder.glob(pattern)]
+
+
+def remove_run(folder: Path) -> None:
+    """Remove the files of a run, its record first."""
+    record_path(folder).unlink(missing_ok=True)
+    for path in run_files(folder, with_order=False):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def read_record(path: Path) -> dict:
+    """The record of a run; else InputError."""
+    record = read_json(path, "run record")
+    if (
+        not isinstance(record, dict)
+        or not isinstance(record.get("settings"), dict)
+        or not all(type(record.get(number)) is int for number in ("static_heads_num", "seed"))
+    ):
+        raise InputError(f"{path} is not a run record; remove it, or give another --output_dir")
+    return record
+
+
+def run_record(task: str, encoder: Encoder, datasets: dict[str, Dataset], options: Options) -> dict:
+    """All settings that determine the results of a run; collect_papa_stats.py reads them."""
+    data, papa, args = options.data, options.papa, options.trainer
+    checksums = {"encoder": encoder.checksum, "data": examples_checksum(datasets.values())}
+    files = {
+        "constants": (papa.static_heads_dir, AVERAGES),
+        "order": (papa.sorting_heads_dir, ORDER),
+    }
+    for name, (folder, file) in files.items():
+        if folder is not None and (path := Path(folder) / file).is_file():
+            checksums[name] = sha256(path)
+    described = {
+        "model": encoder.name,
+        "task": task,
+        "max_seq_length": data.max_seq_length,
+        "num_heads": encoder.layers * encoder.heads,
+        "static_heads_num": papa.static_heads_num,
+        "seed": args.seed,
+        "checksums": checksums,
+    }
+    folders = ("static_heads_dir", "sorting_heads_dir")  # the checksums describe their contents
+    chosen = {**vars(papa), **vars(options.layout)}
+    trained = (
+        "num_train_epochs", "max_steps", "learning_rate", "lr_scheduler_type",
+        "lr_scheduler_kwargs", "warmup_steps", "weight_decay", "optim", "optim_args",
+        "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "label_smoothing_factor",
+        "data_seed", "train_sampling_strategy", "per_device_train_batch_size",
+        "gradient_accumulation_steps", "dataloader_drop_last", "bf16", "fp16", "eval_strategy",
+        "load_best_model_at_end", "do_train", "do_eval", "do_predict", "world_size",
+    )  # fmt: skip
+    trainer = {key: getattr(args, key) for key in trained}
+    settings = {
+        **described,
+        **{key: value for key, value in chosen.items() if key not in folders},
+        **{key: str(getattr(value, "value", value)) for key, value in trainer.items()},
+    }
+    return {**described, "settings": settings}
