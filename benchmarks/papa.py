@@ -144,7 +144,7 @@ def sizes(args: argparse.Namespace, **changes) -> list[Size]:
 
 def papa():
     """The modules of ``papa/`` that do the work."""
-    return modules_of("papa", "data", "models", "states")
+    return modules_of("papa", "attention", "data", "encoder_cache", "encoders", "models")
 
 
 def check(what: str, expected: torch.Tensor, actual: torch.Tensor) -> None:
@@ -169,7 +169,7 @@ def papa_model(size: Size, constant_heads: list[tuple[int, int]], task: str = "s
         "pooler": True,
     }
     model = papa().models.PapaModel(config, stock)
-    model.fill(size.constants())
+    model.set_constants(size.constants())
     return model.eval()
 
 
@@ -251,8 +251,8 @@ def attentions_pass(size: Size, device: torch.device = CPU) -> Callable:
 def recording_pass(size: Size, device: torch.device = CPU) -> Callable:
     """A function that adds a batch to our sums and gives those of each layer."""
     stock = size.stock("eager").to(device)
-    kind, nothing_static = papa().models.RecordedHeads, [[]] * size.layers
-    layers, _ = papa().models.install(stock, kind, nothing_static, size.length)
+    kind, nothing_static = papa().attention.RecordedHeads, [[]] * size.layers
+    layers, _ = papa().encoders.replace_attention(stock, kind, nothing_static, size.length)
 
     def sums(ids: torch.Tensor, valid: torch.Tensor) -> list[torch.Tensor]:
         stock(ids, attention_mask=valid)
@@ -360,7 +360,7 @@ def head_rows(size: Size, task: str, rounds: int) -> list[dict]:
     drop_unused = papa().data.Collator(pad_id=0, drop_unused_positions=True)
     plain, plain_optimizer = plain_classifier(size, task)
     ours, our_optimizer = our_classifier(size, task, plain)
-    head = papa().states.HeadOnly(ours.head)
+    head = papa().encoder_cache.HeadOnly(ours.head)
 
     def plain_step() -> None:
         batch = collate(examples)
@@ -373,7 +373,7 @@ def head_rows(size: Size, task: str, rounds: int) -> list[dict]:
         update(our_optimizer, ours(**drop_unused(examples)).loss)
 
     def states_batch() -> dict[str, torch.Tensor]:
-        return papa().states.collate([states[number] for number in range(len(states))])
+        return papa().encoder_cache.collate_states([states[n] for n in range(len(states))])
 
     def cached_step() -> None:
         head.train()
@@ -382,7 +382,8 @@ def head_rows(size: Size, task: str, rounds: int) -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         with contextlib.redirect_stdout(io.StringIO()):
-            states = papa().states.cached(ours, examples, drop_unused, Path(folder), bar=False)
+            cache = papa().encoder_cache.cache_states
+            states = cache(ours, examples, drop_unused, Path(folder), bar=False)
         encoding = time.perf_counter() - start
         with torch.no_grad():
             batch = collate(examples)

@@ -3,16 +3,17 @@
     python collect_papa_stats.py --folders outputs/minilm_cola outputs/minilm_rte \\
         --out_file results/papa.json
 
-Each folder is what papa_runs.sh makes of one model and one task; its runs are the folders below
-{folder}/results/ with a run.json, eval_results.json and trainer_state.json. Writes a JSON file
-{folder name: {"model", "task", "metric", ..., "rows": [...], "scores": ...}} and prints it as
-tables: the score, mean ± standard deviation over seeds, and its relative drop, by how much it falls
-short of the mean score with no constant head. "last" is the evaluation after the last epoch, which
-the published scripts write to eval_results.json; "best" the best epoch, which is chosen on the very
-examples it is reported on. Models with several folders get the mean of the drops over tasks.
+Each directory is the output of papa_runs.sh for one model and one task; its runs are the
+directories below {folder}/results/ with a run.json, eval_results.json and trainer_state.json.
+Writes a JSON file {folder name: {"model", "task", "metric", ..., "rows": [...], "scores": ...}} and
+prints it as tables: the score, mean ± standard deviation over seeds, and its relative drop against
+the mean score without constant heads (positive: worse). "last" is the evaluation after the last
+epoch, which the published scripts write to eval_results.json; "best" is the best epoch, chosen on
+the examples it is reported on. The mean of the drops over the tasks of a model is printed where all
+of its tasks have one.
 
 The score is Matthews' correlation for cola, F1 for mrpc, qqp, ner and chunk, Pearson's correlation
-for stsb, accuracy for all others; --metric names another.
+for stsb, accuracy for all others; --metric names another. Lower is better for loss and mse.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from measured import EPOCHS, Experiment, load_experiments, relative_drop, score_rows
+from scores import EPOCHS, Experiment, load_experiments, relative_drop, score_rows
 
 from attention_dynamics.cli import run_script, script_parser
 from attention_dynamics.reporting.tables import FORMATS, format_table, titled
@@ -30,9 +31,12 @@ from attention_dynamics.storage.files import check_writable, write_json
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument(
-        "--folders", required=True, nargs="+", help="each of one model and task, with results/"
+        "--folders",
+        required=True,
+        nargs="+",
+        help="directories of one model and task each, with results/",
     )
-    parser.add_argument("--out_file", required=True, help="JSON file to write the results to")
+    parser.add_argument("--out_file", required=True, help="JSON file of the results")
     parser.add_argument(
         "--metric", help="score to read, such as accuracy (default: the score of each task)"
     )
@@ -40,7 +44,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--format",
         choices=FORMATS,
         default="text",
-        help="of the printed tables (default: %(default)s)",
+        help="format of the printed tables (default: %(default)s)",
     )
     args = parser.parse_args(argv)
     for folder in args.folders:
@@ -152,18 +156,7 @@ def main(argv=None) -> None:
                 f"note: {experiment.name} has no run with 0 constant heads: no relative drop",
                 file=sys.stderr,
             )
-    results = {
-        one.name: {
-            "model": one.model,
-            "task": one.task,
-            "max_seq_length": one.max_seq_length,
-            "num_heads": one.num_heads,
-            "metric": one.metric,
-            "rows": score_rows(one),
-            "scores": one.scores,
-        }
-        for one in experiments
-    }
+    results = {experiment.name: experiment.results() for experiment in experiments}
     write_json(args.out_file, results)
     print(result_tables(experiments, args.format))
     print(f"results written to {args.out_file}", file=sys.stderr)

@@ -297,8 +297,8 @@ def check_fingerprint(folder: Path, settings: dict, what: str) -> None:
         if checked.get(key) != settings[key]:
             name = "model" if key == "encoder" else key
             raise InputError(
-                f"{folder}: the {what} do not match this run (expected {name} {settings[name]}, "
-                f"got {checked.get(name)}); recreate them, or give another directory"
+                f"{folder}: the {what} cannot be used in this run (expected {name} "
+                f"{settings[name]}, got {checked.get(name)}); give another directory, or recreate it"
             )
 
 

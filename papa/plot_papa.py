@@ -1,18 +1,18 @@
-"""Draw what constant heads cost, which heads are the most replaceable, and their constants.
+"""Draw the cost of constant heads, how replaceable each head is, and the constants.
 
     python plot_papa.py --folders outputs/minilm_cola outputs/minilm_rte
     python plot_papa.py --folders outputs/minilm_cola --heads 0.3,5.11 --epoch best
 
-Each folder is what papa_runs.sh makes of one model and one task. Writes
+Each directory is the output of papa_runs.sh for one model and one task. Writes
 
-    {out_dir}/scores.svg, .png, .csv               score and its relative drop by share of constant
+    {out_dir}/scores.svg, .png, .csv               score and relative drop by fraction of constant
                                                    heads, a line per folder, mean ± std over seeds
-    {out_dir}/{folder name}_lambdas.svg, ...       λ per layer and head, the weight of its attention
-                                                   being σ(λ): from sorted/
-    {out_dir}/{folder name}_constants.svg, ...     the constants of some heads: from constants/
+    {out_dir}/{folder name}_lambdas.svg, ...       λ per layer and head (the weight of its attention
+                                                   is σ(λ)), from sorted/
+    {out_dir}/{folder name}_constants.svg, ...     the constants of some heads, from constants/
 
-and prints their paths. Heads are layer.head, both from 0; without --heads those are drawn that the
-order in sorted/ puts first and last. Positions that no training example had are left out.
+and prints their paths. Heads are layer.head, both from 0; without --heads the first and the last
+heads of the order in sorted/ are drawn. Positions that no training example uses are left out.
 """
 
 import argparse
@@ -28,25 +28,25 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import CenteredNorm, PowerNorm
 from matplotlib.figure import Figure
-from measured import EPOCHS, Experiment, load_experiments, score_rows
+from scores import EPOCHS, Experiment, load_experiments, score_rows
 
 from attention_dynamics.cli import InputError, run_script, script_parser
 from attention_dynamics.reporting.figures import write_figure
 
-# After Okabe and Ito: they stay apart for the colour-blind; markers and dashes besides.
+# After Okabe and Ito, distinct for colour-blind readers, with different markers and dashes.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B0589A", "#B8860B", "#56B4E9", "#882255", "#333333")
 MARKERS = "osD^vPX*"
 DASHES = ((), (5, 2), (2, 1.5), (7, 2, 1.5, 2))
-FIRST_AND_LAST = 3  # heads of each end of the order
+FIRST_AND_LAST = 3  # heads from each end of the order
 
 
 @dataclass
 class Order:
-    """What --sort_calculating found.
+    """The output of --sort_calculating.
 
     Attributes:
         lambdas: (layer, head) λ; the attention of a head is weighted σ(λ), its constant 1 - σ(λ).
-        heads: (layer, head) by rising λ, the most replaceable first.
+        heads: (layer, head) by ascending λ, the most replaceable first.
     """
 
     lambdas: np.ndarray
@@ -60,15 +60,15 @@ class Order:
 
 @dataclass
 class Constants:
-    """What run_papa_*_avgs_creator.py found.
+    """The output of run_papa_*_avgs_creator.py.
 
     Attributes:
-        averages: (layer, head, L, L) mean attention of query (rows) and key, 0 if never seen.
-        seen: (L,) whether any training example had a token at the position.
+        averages: (layer, head, L, L) mean attention of query (rows) and key, 0 if never used.
+        used: (L,) whether any training example has a token at the position.
     """
 
     averages: np.ndarray
-    seen: np.ndarray
+    used: np.ndarray
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -77,9 +77,9 @@ class Constants:
 
 
 def head_list(text: str) -> list[tuple[int, int]]:
-    """The type of ``--heads``: layer.head, written as 0.3,5.11."""
+    """Parse ``--heads``: layer.head pairs such as 0.3,5.11."""
     if not re.fullmatch(r"\d{1,4}\.\d{1,4}(,\d{1,4}\.\d{1,4})*", text):
-        raise argparse.ArgumentTypeError(f"heads look like 0.3,5.11, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected layer.head pairs like 0.3,5.11, got {text!r}")
     heads = [tuple(int(number) for number in head.split(".")) for head in text.split(",")]
     return list(dict.fromkeys(heads))
 
@@ -87,13 +87,17 @@ def head_list(text: str) -> list[tuple[int, int]]:
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument(
-        "--folders", required=True, nargs="+", help="each of one model and task, with results/"
+        "--folders",
+        required=True,
+        nargs="+",
+        help="directories of one model and task each, with results/",
     )
     parser.add_argument(
         "--epoch",
         choices=EPOCHS,
         default="last",
-        help="of the score, the best being chosen on the examples it is of (default: %(default)s)",
+        help="epoch of the score; the best one is chosen on the evaluated examples "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--metric", help="score to draw, such as accuracy (default: the score of each task)"
@@ -101,29 +105,30 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser.add_argument(
         "--heads",
         type=head_list,
-        help=f"to draw the constants of (default: first and last {FIRST_AND_LAST} of the order)",
+        help="heads whose constants are drawn "
+        f"(default: first and last {FIRST_AND_LAST} of the order)",
     )
     parser.add_argument(
-        "--out_dir", default="figures", help="folder to write to (default: %(default)s)"
+        "--out_dir", default="figures", help="directory of the figures (default: %(default)s)"
     )
     return parser.parse_args(argv)
 
 
 def draw_scores(experiments: list[Experiment], rows: list[dict], title: str) -> Figure:
-    """Score on the left, its relative drop on the right, against the share of constant heads."""
+    """Score on the left, relative drop on the right, against the fraction of constant heads."""
     figure = Figure(figsize=(10.4, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, 2)
     for number, one in enumerate(experiments):
         points = [row for row in rows if row["folder"] == one.name]
-        for place, name, scale in ((axes[0], "score", 1), (axes[1], "drop", 100)):
-            some = [row for row in points if row[name] is not None]
-            x = [100 * row["share"] for row in some]
-            mean = scale * np.array([row[name] for row in some])
-            std = scale * np.array([row[f"{name}_std"] or 0 for row in some])
+        for panel, name, scale in ((axes[0], "score", 1), (axes[1], "drop", 100)):
+            defined = [row for row in points if row[name] is not None]
+            x = [100 * row["share"] for row in defined]
+            mean = scale * np.array([row[name] for row in defined])
+            std = scale * np.array([row[f"{name}_std"] or 0 for row in defined])
             colour = COLOURS[number % len(COLOURS)]
-            place.fill_between(x, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
-            place.plot(
+            panel.fill_between(x, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
+            panel.plot(
                 x,
                 mean,
                 color=colour,
@@ -134,12 +139,12 @@ def draw_scores(experiments: list[Experiment], rows: list[dict], title: str) -> 
                 label=f"{one.name} ({one.metric.replace('_', ' ')})",
             )
     shares = sorted({100 * row["share"] for row in rows})
-    for place, label in zip(axes, ("score", "relative drop of the score (%)"), strict=True):
-        place.set_xlabel("heads with constant attention (%)")
-        place.set_ylabel(label)
+    for panel, label in zip(axes, ("score", "relative drop of the score (%)"), strict=True):
+        panel.set_xlabel("heads with constant attention (%)")
+        panel.set_ylabel(label)
         if len(shares) <= 9:
-            place.set_xticks(shares, [f"{share:.3g}" for share in shares])
-        place.grid(axis="y", color="#dddddd", linewidth=0.6)
+            panel.set_xticks(shares, [f"{share:.3g}" for share in shares])
+        panel.grid(axis="y", color="#dddddd", linewidth=0.6)
     axes[0].set_title(title)
     axes[1].axhline(0, color="#6b6b6b", linewidth=1, dashes=(2, 2))
     lines = axes[0].get_legend_handles_labels()
@@ -148,7 +153,7 @@ def draw_scores(experiments: list[Experiment], rows: list[dict], title: str) -> 
 
 
 def lambda_rows(order: Order) -> list[dict]:
-    """λ of each head, and its place in the order (0 is the most replaceable)."""
+    """λ of each head, and its index in the order (0 is the most replaceable)."""
     return [
         {
             "layer": layer,
@@ -161,7 +166,7 @@ def lambda_rows(order: Order) -> list[dict]:
 
 
 def draw_lambdas(order: Order, title: str) -> Figure:
-    """λ as a heat map, layers downwards; each cell says its λ."""
+    """λ as a heat map, layers downwards, with its value in each cell."""
     layers, heads = order.lambdas.shape
     figure = Figure(figsize=(2.2 + 0.62 * heads, 1.6 + 0.42 * layers), layout="constrained")
     FigureCanvasAgg(figure)
@@ -170,10 +175,10 @@ def draw_lambdas(order: Order, title: str) -> Figure:
     image = axes.imshow(
         order.lambdas, cmap="PuOr_r", norm=CenteredNorm(0, halfrange=reach), aspect="auto"
     )
-    # A few steps move λ by thousandths: they are written in a unit of their own then.
+    # A few steps change λ by thousandths only: such values need a smaller unit.
     unit = 1.0 if reach >= 0.1 else 10.0 ** math.floor(math.log10(reach))
     for (layer, head), value in np.ndenumerate(order.lambdas):
-        # The weights of red, green and blue in how bright a colour looks.
+        # Weights of red, green and blue in the brightness of a colour.
         dark = np.dot(image.to_rgba(value)[:3], (0.299, 0.587, 0.114)) < 0.5
         axes.text(
             head, layer, f"{value / unit:z.2f}", ha="center", va="center", fontsize=8,
@@ -191,7 +196,7 @@ def draw_lambdas(order: Order, title: str) -> Figure:
 
 def constant_rows(constants: Constants, heads: list[tuple[int, int]]) -> list[dict]:
     """A row for each head and query position, a column for each key position."""
-    positions = np.flatnonzero(constants.seen).tolist()
+    positions = np.flatnonzero(constants.used).tolist()
     return [
         {
             "layer": layer,
@@ -208,15 +213,15 @@ def constant_rows(constants: Constants, heads: list[tuple[int, int]]) -> list[di
 def draw_constants(
     constants: Constants, heads: list[tuple[int, int]], order: Order | None, title: str
 ) -> Figure:
-    """The constant of each head as a heat map, one scale for all."""
+    """The constant of each head as a heat map, on one scale."""
     columns = min(3, len(heads))
     lines = math.ceil(len(heads) / columns)
     figure = Figure(figsize=(1.2 + 3.1 * columns, 0.9 + 3.2 * lines), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(lines, columns, squeeze=False)
-    positions = np.flatnonzero(constants.seen)
+    positions = np.flatnonzero(constants.used)
     cut = [constants.averages[layer, head][np.ix_(positions, positions)] for layer, head in heads]
-    # Much of the attention is spread thinly: the square root tells small values apart.
+    # Most values are small: the square root makes them distinguishable.
     norm = PowerNorm(0.5, 0, max(float(matrix.max()) for matrix in cut) or 1.0)
     for place, axes in enumerate(grid.flat):
         if place >= len(heads):
@@ -243,13 +248,12 @@ def _head_title(head: tuple[int, int], order: Order | None) -> str:
 
 
 def _position_ticks(axes: Axes, positions: np.ndarray) -> None:
-    """Ticks that name true positions; those left out lie between two neighbours."""
+    """Label the ticks with the original positions, some of which are left out."""
     every = max(1, math.ceil(len(positions) / 6))
-    places = [*range(0, len(positions) - every // 2, every), len(positions) - 1]
-    places = sorted(set(places))
-    names = [str(positions[place]) for place in places]
-    axes.set_xticks(places, names)
-    axes.set_yticks(places, names)
+    ticks = sorted({*range(0, len(positions) - every // 2, every), len(positions) - 1})
+    names = [str(positions[tick]) for tick in ticks]
+    axes.set_xticks(ticks, names)
+    axes.set_yticks(ticks, names)
 
 
 def heads_to_draw(
@@ -258,10 +262,10 @@ def heads_to_draw(
     constants: Constants | None,
     folder: Path,
 ) -> list[tuple[int, int]]:
-    """The chosen heads, else the ends of the order, else those of the model."""
+    """The given heads, else the ends of the order, else those of the model."""
     if constants is None:
         if chosen:
-            raise InputError(f"--heads: {folder} has no constants/ to draw them from")
+            raise InputError(f"--heads: {folder} has no constants/ to draw; leave the option out")
         return []
     layers, heads = constants.shape
     if chosen is None:
@@ -270,62 +274,61 @@ def heads_to_draw(
     for layer, head in chosen:
         if layer >= layers or head >= heads:
             raise InputError(
-                f"--heads {layer}.{head}: {folder} has layers 0 to {layers - 1} and heads 0 to "
-                f"{heads - 1}"
+                f"--heads {layer}.{head}: not a head of {folder} (expected 0.0 to "
+                f"{layers - 1}.{heads - 1})"
             )
     return chosen
 
 
 def read_order(folder: Path) -> Order | None:
-    """The order in ``folder``/sorted; None when there is no such folder."""
+    """The order in ``folder``/sorted; None without that directory."""
     folder = folder / "sorted"
     if not folder.is_dir():
         return None
     lambdas = load_lambdas(folder)
     order = [tuple(pair) for pair in load_order(folder, *lambdas.shape)]
     if any(np.diff([lambdas[pair] for pair in order]) < 0):
-        raise InputError(
-            f"{folder}: λ and the order of heads do not fit each other: make them anew"
-        )
+        raise InputError(f"{folder}: lambdas.npy and sorted_heads.json do not match; recreate them")
     return Order(lambdas, order)
 
 
 def read_constants(folder: Path) -> Constants | None:
-    """The constants in ``folder``/constants; None when there is no such folder."""
+    """The constants in ``folder``/constants; None without that directory."""
     folder = folder / "constants"
     if not folder.is_dir():
         return None
     averages, patterns = load_averages(folder), load_tensor(folder / PATTERNS, 2)
     if patterns.shape != averages.shape[2:]:
         raise InputError(
-            f"{folder / PATTERNS} is {tuple(patterns.shape)}, the constants beside it are "
-            f"{tuple(averages.shape)}: make them anew"
+            f"{folder / PATTERNS}: does not match {folder / 'avgs.pt'} (expected "
+            f"{tuple(averages.shape[2:])}, got {tuple(patterns.shape)}); recreate them"
         )
     return Constants(averages.numpy(), patterns.diagonal().numpy() > 0)
 
 
-def check_fits(experiment: Experiment, order: Order | None, constants: Constants | None) -> None:
-    """Refuse an order or constants of another model, or of another length, than the runs."""
-    for what, found in (("sorted", order), ("constants", constants)):
-        if found is not None and math.prod(found.shape) != experiment.num_heads:
+def check_match(experiment: Experiment, order: Order | None, constants: Constants | None) -> None:
+    """Raise InputError for an order or constants of another model or length than the runs."""
+    name, length = experiment.name, experiment.max_seq_length
+    for what, output in (("sorted", order), ("constants", constants)):
+        if output is not None and math.prod(output.shape) != experiment.num_heads:
             raise InputError(
-                f"{experiment.name}: {what}/ is of {math.prod(found.shape)} heads, results/ of "
-                f"{experiment.num_heads}: of another model"
+                f"{name}: {what}/: other heads than results/ (expected {experiment.num_heads}, got "
+                f"{math.prod(output.shape)}); recreate it with the same model"
             )
-    if constants is not None and len(constants.seen) != experiment.max_seq_length:
+    if constants is not None and len(constants.used) != length:
         raise InputError(
-            f"{experiment.name}: constants/ is of {len(constants.seen)} positions, results/ of "
-            f"max_seq_length {experiment.max_seq_length}: make them of one length"
+            f"{name}: constants/: other --max_seq_length than results/ (expected {length}, got "
+            f"{len(constants.used)}); recreate them with the same length"
         )
     if order is not None and constants is not None and order.shape != constants.shape:
         raise InputError(
-            f"{experiment.name}: sorted/ has (layers, heads) {order.shape}, constants/ "
-            f"{constants.shape}: of another model"
+            f"{name}: constants/: other layers or heads than sorted/ (expected {order.shape}, got "
+            f"{constants.shape}); recreate them with the same model"
         )
 
 
 def write_scores(out_dir: Path, experiments: list[Experiment], epoch: str) -> list[Path]:
-    """Write the figure of the scores; its paths."""
+    """Write the figure of the scores; return its paths."""
     rows = [
         {"folder": one.name, "metric": one.metric, **row}
         for one in experiments
@@ -339,7 +342,7 @@ def write_scores(out_dir: Path, experiments: list[Experiment], epoch: str) -> li
 
 
 def write_lambdas(out_dir: Path, name: str, order: Order) -> list[Path]:
-    """Write the figure of λ; its paths."""
+    """Write the figure of λ; return its paths."""
     title = f"{name}: λ of each head"
     draw = functools.partial(draw_lambdas, order, title)
     return write_figure(out_dir / f"{name}_lambdas", draw, lambda_rows(order), title)
@@ -352,7 +355,7 @@ def write_constants(
     heads: list[tuple[int, int]],
     order: Order | None,
 ) -> list[Path]:
-    """Write the figure of the constants of ``heads``; its paths."""
+    """Write the figure of the constants of ``heads``; return its paths."""
     title = f"{name}: constants, the mean attention over the training examples"
     draw = functools.partial(draw_constants, constants, heads, order, title)
     rows = constant_rows(constants, heads)
@@ -367,11 +370,11 @@ def main(argv=None) -> None:
     heat_maps = []
     for folder, experiment in zip(map(Path, args.folders), experiments, strict=True):
         order, constants = read_order(folder), read_constants(folder)
-        check_fits(experiment, order, constants)
+        check_match(experiment, order, constants)
         heads = heads_to_draw(args.heads, order, constants, folder)
         heat_maps.append((experiment.name, order, constants, heads))
-        for name, found in (("sorted", order), ("constants", constants)):
-            if found is None:
+        for name, output in (("sorted", order), ("constants", constants)):
+            if output is None:
                 print(f"{folder} has no {name}/: not drawn")
 
     paths = write_scores(out_dir, experiments, args.epoch)

@@ -1,4 +1,4 @@
-"""papa/models.py: published numbers, stock models, the plain reference, saving, training."""
+"""papa/models.py: published numbers, stock papa, the plain reference, saving, training."""
 
 import copy
 
@@ -64,9 +64,9 @@ NONE = [[]] * LAYERS
 
 
 @pytest.fixture(scope="module")
-def models():
-    """papa/models.py."""
-    return load_folder(ROOT / "papa").models
+def papa():
+    """The modules of papa/."""
+    return load_folder(ROOT / "papa")
 
 
 @pytest.fixture(scope="module")
@@ -103,13 +103,13 @@ def stock_encoder(family: str, seed: int = 0):
     return encoder
 
 
-def make_model(models, family: str, stock=None, constants=None, **kind):
+def make_model(papa, family: str, stock=None, constants=None, **kind):
     config = copy.deepcopy(CONFIGS[family])
     config.papa = settings(**kind)
     torch.manual_seed(1)
-    model = models.PapaModel(config, stock).eval()
+    model = papa.models.PapaModel(config, stock).eval()
     if constants is not None:
-        model.fill(constants)
+        model.set_constants(constants)
     return model
 
 
@@ -139,13 +139,15 @@ def close(actual, expected, tolerance: float = TOLERANCE) -> None:
 # --- the published code's numbers ---
 
 
-def golden_model(models, golden, case: str, task: str):
+def golden_model(papa, golden, case: str, task: str):
     config = AutoConfig.from_pretrained(GOLDEN / "papa" / "encoder", num_labels=3)
     number = int(case.removeprefix("constant=")) if case.startswith("constant=") else 0
     static = [[h for at, h in golden["sorted_heads"][:number] if at == layer] for layer in range(3)]
     config.papa = settings(static, task, case == "mixed", length=16)
-    model = models.PapaModel(config, AutoModel.from_pretrained(GOLDEN / "papa" / "encoder")).eval()
-    model.fill(golden["avgs"])
+    model = papa.models.PapaModel(
+        config, AutoModel.from_pretrained(GOLDEN / "papa" / "encoder")
+    ).eval()
+    model.set_constants(golden["avgs"])
     if case == "mixed":
         for heads, lambdas in zip(model.layers, golden["lambdas"], strict=True):
             heads.lambdas.data.copy_(lambdas)
@@ -163,60 +165,62 @@ CASES = ["dynamic", "mixed", *(f"constant={number}" for number in (0, 1, 4, 6, 1
 @pytest.mark.parametrize("batch", (1, 5, 12))
 @pytest.mark.parametrize("case", CASES)
 @torch.no_grad()
-def test_results_are_the_published_ones(models, golden, case, batch):
+def test_results_are_the_published_ones(papa, golden, case, batch):
     expected, ids, valid = golden["results"][case], golden["input_ids"], golden["attention_mask"]
     pairs = list(zip(ids.split(batch), valid.split(batch), strict=True))
-    sequences = golden_model(models, golden, case, "sequence")
+    sequences = golden_model(papa, golden, case, "sequence")
     close(torch.cat([sequences(*pair).logits for pair in pairs]), expected["logits"])
     states = [sequences.states(*pair) for pair in pairs]
     pooled = [
-        sequences.head.pooler(list(of), pair[1], sequences.columns)
+        sequences.head.pooler(list(of), pair[1], sequences.positions)
         for of, pair in zip(states, pairs, strict=True)
     ]
     close(torch.cat(pooled), expected["pooled"])
     rows = valid.bool()
     close(torch.cat([of[-1] for of in states])[rows], expected["last_hidden_valid"][rows])
-    tokens = golden_model(models, golden, case, "token")
+    tokens = golden_model(papa, golden, case, "token")
     logits = torch.cat([tokens(*pair).logits for pair in pairs])
     close(logits[rows], expected["token_logits"][rows])
 
 
 @pytest.mark.parametrize("case", ("dynamic", "mixed", "constant=4", "constant=12"))
 @torch.no_grad()
-def test_positions_left_out_change_nothing(models, golden, case):
+def test_positions_left_out_change_nothing(papa, golden, case):
     """Only the valid positions of each example, without a mask, and told where they belong."""
-    model, expected = golden_model(models, golden, case, "sequence"), golden["results"][case]
+    model, expected = golden_model(papa, golden, case, "sequence"), golden["results"][case]
     for ids, valid, logits in zip(
         golden["input_ids"], golden["attention_mask"], expected["logits"], strict=True
     ):
         places = valid.nonzero()[:, 0]
-        close(model(ids[None, places], places=places).logits[0], logits)
+        close(model(ids[None, places], positions=places).logits[0], logits)
 
 
 @pytest.mark.parametrize("batch", (1, 5, 12))
 @torch.no_grad()
-def test_recorded_sums_are_the_published_ones(models, golden, batch):
+def test_recorded_sums_are_the_published_ones(papa, golden, batch):
     encoder = AutoModel.from_pretrained(GOLDEN / "papa" / "encoder").eval()
-    layers, columns = models.install(encoder, models.RecordedHeads, [[]] * 3, 16)
+    layers, positions = papa.encoders.replace_attention(
+        encoder, papa.attention.RecordedHeads, [[]] * 3, 16
+    )
     for ids, valid in zip(
         golden["input_ids"].split(batch), golden["attention_mask"].split(batch), strict=True
     ):
         places = valid.any(dim=0).nonzero()[:, 0]
-        columns.places = places
+        positions.used = places
         inputs = {"input_ids": ids[:, places], "attention_mask": valid[:, places]}
         encoder(**inputs, position_ids=places[None])
     close(torch.stack([heads.sums for heads in layers]).float(), golden["attention_sums"])
 
 
-# --- the stock models, and the plain reference ---
+# --- the stock papa, and the plain reference ---
 
 
 @pytest.mark.parametrize("family", CONFIGS)
 @torch.no_grad()
-def test_without_constant_heads_it_is_the_stock_model(models, family):
+def test_without_constant_heads_it_is_the_stock_model(papa, family):
     stock, batch = stock_encoder(family), some_batch(family)
     expected = stock(**batch, output_hidden_states=True).hidden_states
-    model = make_model(models, family, copy.deepcopy(stock))
+    model = make_model(papa, family, copy.deepcopy(stock))
     rows = batch["attention_mask"].bool()
     states = model.states(**batch)
     assert len(states) == LAYERS + 1
@@ -237,9 +241,9 @@ def reference_states(plain, stock, batch, constants=None, static=NONE, lambdas=N
 @pytest.mark.parametrize("static", (SOME, ALL), ids=("some", "all"))
 @pytest.mark.parametrize("family", ("bert", "roberta", "deberta", "deberta, short"))
 @torch.no_grad()
-def test_constant_heads_are_those_of_the_reference(models, plain, family, static):
+def test_constant_heads_are_those_of_the_reference(papa, plain, family, static):
     stock, batch, constants = stock_encoder(family), some_batch(family), some_constants()
-    model = make_model(models, family, copy.deepcopy(stock), constants, static=static)
+    model = make_model(papa, family, copy.deepcopy(stock), constants, static=static)
     rows = batch["attention_mask"].bool()
     expected = reference_states(plain, stock, batch, constants, static)
     for actual, same in zip(model.states(**batch), expected, strict=True):
@@ -248,9 +252,9 @@ def test_constant_heads_are_those_of_the_reference(models, plain, family, static
 
 @pytest.mark.parametrize("family", ("bert", "roberta", "deberta"))
 @torch.no_grad()
-def test_mixed_heads_are_those_of_the_reference(models, plain, family):
+def test_mixed_heads_are_those_of_the_reference(papa, plain, family):
     stock, batch, constants = stock_encoder(family), some_batch(family), some_constants()
-    model = make_model(models, family, copy.deepcopy(stock), constants, mixed=True)
+    model = make_model(papa, family, copy.deepcopy(stock), constants, mixed=True)
     lambdas = torch.randn(LAYERS, HEADS, generator=torch.manual_seed(2))
     for heads, values in zip(model.layers, lambdas, strict=True):
         heads.lambdas.data.copy_(values)
@@ -263,12 +267,12 @@ def test_mixed_heads_are_those_of_the_reference(models, plain, family):
 
 @pytest.mark.parametrize("mixed", (False, True), ids=("constant", "mixed"))
 @torch.no_grad()
-def test_in_training_attention_is_dropped_out_as_in_the_reference(models, plain, mixed):
+def test_in_training_attention_is_dropped_out_as_in_the_reference(papa, plain, mixed):
     """Full matrices go through dropout in the same order: a seed drops the same places."""
     stock, batch, constants = stock_encoder("bert"), some_batch(), some_constants()
     stock.train()
     kind = {"mixed": True} if mixed else {"static": ALL}
-    model = make_model(models, "bert", copy.deepcopy(stock), constants, **kind).train()
+    model = make_model(papa, "bert", copy.deepcopy(stock), constants, **kind).train()
     lambdas = torch.zeros(LAYERS, HEADS) if mixed else None
     torch.manual_seed(3)
     static = NONE if mixed else ALL
@@ -282,29 +286,33 @@ def test_in_training_attention_is_dropped_out_as_in_the_reference(models, plain,
 
 @pytest.mark.parametrize("family", CONFIGS)
 @torch.no_grad()
-def test_examples_do_not_depend_on_their_batch_or_on_padding(models, family):
+def test_examples_do_not_depend_on_their_batch_or_on_padding(papa, family):
     stock, batch, constants = stock_encoder(family), some_batch(family), some_constants()
-    model = make_model(models, family, stock, constants, static=SOME)
+    model = make_model(papa, family, stock, constants, static=SOME)
     together = model.states(**batch)
     for number, valid in enumerate(batch["attention_mask"]):
         places = valid.nonzero()[:, 0]
         ids = batch["input_ids"][number : number + 1, places]
-        for alone, all_of_them in zip(model.states(ids, places=places), together, strict=True):
+        for alone, all_of_them in zip(model.states(ids, positions=places), together, strict=True):
             close(alone[0], all_of_them[number, places])
 
 
-def test_a_row_without_any_constant_gives_nothing(models):
+def test_a_row_without_any_constant_gives_nothing(papa):
     constants = torch.tensor([[[0.0, 0.0, 0.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]]])
     value = torch.tensor([1.0, 10.0, 100.0]).view(1, 1, 3, 1)
     valid = torch.tensor([[True, False, True]])
     expected = [0.0, 0.0, 0.0]  # no constant; padding; only padding to look at
-    close(models.constant_context(constants, value, valid, 0.0).flatten().tolist(), expected, 0)
+    close(
+        papa.attention.constant_context(constants, value, valid, 0.0).flatten().tolist(),
+        expected,
+        0,
+    )
     expected = [0.0, 0.2 + 3 + 50, 10.0]
-    found = models.constant_context(constants, value, None, 0.0).flatten()
+    found = papa.attention.constant_context(constants, value, None, 0.0).flatten()
     close(found, torch.tensor(expected), 1e-5)
     negative = constants.clone()
     negative[0, 1] = torch.tensor([0.5, 0.0, -0.5])  # as training may make it: the norm is 1
-    found = models.constant_context(negative, value, valid.fill_(True), 0.0).flatten()
+    found = papa.attention.constant_context(negative, value, valid.fill_(True), 0.0).flatten()
     close(found, torch.tensor([0.0, 0.5 - 50, 10.0]), 1e-5)
 
 
@@ -325,11 +333,11 @@ def products(model, batch) -> list[str]:
 
 
 @pytest.mark.parametrize("family", ("bert", "roberta", "deberta"))
-def test_all_constant_heads_need_no_queries_keys_or_softmax(models, family):
+def test_all_constant_heads_need_no_queries_keys_or_softmax(papa, family):
     stock, batch = stock_encoder(family), some_batch(family)
-    stock_products = products(make_model(models, family, copy.deepcopy(stock)), batch)
+    stock_products = products(make_model(papa, family, copy.deepcopy(stock)), batch)
     assert any("softmax" in name or "attention" in name for name in stock_products)
-    model = make_model(models, family, stock, some_constants(), static=ALL)
+    model = make_model(papa, family, stock, some_constants(), static=ALL)
     found = products(model, batch)
     assert not any("softmax" in name or "attention" in name for name in found), found
     # A layer has values, output and two feed-forward maps; constants: values, and norms.
@@ -341,10 +349,10 @@ def test_all_constant_heads_need_no_queries_keys_or_softmax(models, family):
     assert not any(part in name for name in names for part in ("query", "key", "pos_"))
 
 
-def test_removed_queries_and_keys_leave_the_other_heads_rows(models):
+def test_removed_queries_and_keys_leave_the_other_heads_rows(papa):
     stock = stock_encoder("bert")
     weight = stock.encoder.layer[0].attention.self.query.weight.detach().clone()
-    model = make_model(models, "bert", stock, some_constants(), static=[[1, 2], [0]])
+    model = make_model(papa, "bert", stock, some_constants(), static=[[1, 2], [0]])
     narrow = model.stock.encoder.layer[0].attention.self.query
     assert narrow.weight.shape == (16, 32)
     close(narrow.weight.detach(), weight.view(4, 8, 32)[[0, 3]].flatten(0, 1), 0)
@@ -367,33 +375,33 @@ def test_removed_queries_and_keys_leave_the_other_heads_rows(models):
     ids=("some", "all, tokens", "mixed", "own head", "own token head"),
 )
 @torch.no_grad()
-def test_saved_and_loaded_models_give_the_same_logits(models, tmp_path, family, kind):
-    model = make_model(models, family, None, some_constants(), **kind)
+def test_saved_and_loaded_models_give_the_same_logits(papa, tmp_path, family, kind):
+    model = make_model(papa, family, None, some_constants(), **kind)
     for parameter in model.parameters():
         parameter.add_(0.01 * torch.randn_like(parameter))
     batch = some_batch(family)
     logits = model(**batch).logits
     model.save_pretrained(tmp_path)
-    again = models.PapaModel.from_pretrained(tmp_path).eval()
+    again = papa.models.PapaModel.from_pretrained(tmp_path).eval()
     assert again.config.papa == model.config.papa
     close(again(**batch).logits, logits, 0)
     assert all(heads.calls == 1 for heads in again.layers)
 
 
-def test_a_new_head_starts_as_described(models):
-    model = make_model(models, "bert", stock_encoder("bert"), static=SOME)
+def test_a_new_head_starts_as_described(papa):
+    model = make_model(papa, "bert", stock_encoder("bert"), static=SOME)
     weights = model.head.pooler.weights_per_layer
     close(weights.detach(), torch.full((LAYERS + 1, LENGTH), 1 / LENGTH), 0)
     std = model.head.pooler.dense_across_layers.weight.std().item()
     assert std == pytest.approx(SIZES["initializer_range"], rel=0.1)  # 3,072 values
-    mixed = make_model(models, "bert", stock_encoder("bert"), mixed=True)
+    mixed = make_model(papa, "bert", stock_encoder("bert"), mixed=True)
     close(mixed.lambdas, torch.zeros(LAYERS, HEADS), 0)
 
 
-def test_the_encoder_keeps_its_pretrained_weights(models):
+def test_the_encoder_keeps_its_pretrained_weights(papa):
     stock = stock_encoder("deberta")
     before = {name: value.clone() for name, value in stock.state_dict().items()}
-    model = make_model(models, "deberta", stock, static=SOME)
+    model = make_model(papa, "deberta", stock, static=SOME)
     kept = model.stock.state_dict()
     same = [name for name in before if name in kept and kept[name].shape == before[name].shape]
     assert len(same) > 20
@@ -420,28 +428,28 @@ HEAD = {
 }
 
 
-def test_a_step_moves_the_head_alone(models):
-    model = make_model(models, "bert", stock_encoder("bert"), some_constants(), static=SOME)
+def test_a_step_moves_the_head_alone(papa):
+    model = make_model(papa, "bert", stock_encoder("bert"), some_constants(), static=SOME)
     model.freeze()
     assert moved_by_a_step(model) == HEAD
 
 
-def test_a_step_moves_lambdas_too(models):
-    model = make_model(models, "bert", stock_encoder("bert"), some_constants(), mixed=True)
+def test_a_step_moves_lambdas_too(papa):
+    model = make_model(papa, "bert", stock_encoder("bert"), some_constants(), mixed=True)
     model.freeze()
     moved = moved_by_a_step(model) - HEAD
     assert len(moved) == LAYERS and all(name.endswith("papa.lambdas") for name in moved)
 
 
-def test_a_step_moves_constants_when_asked(models):
-    model = make_model(models, "bert", stock_encoder("bert"), some_constants(), static=SOME)
+def test_a_step_moves_constants_when_asked(papa):
+    model = make_model(papa, "bert", stock_encoder("bert"), some_constants(), static=SOME)
     model.freeze(constants=True)
     moved = moved_by_a_step(model) - HEAD
     assert len(moved) == LAYERS and all(name.endswith("papa.constants") for name in moved)
 
 
-def test_a_step_moves_all_but_constants_when_nothing_is_frozen(models):
-    model = make_model(models, "bert", None, some_constants(), static=SOME, pooler=False)
+def test_a_step_moves_all_but_constants_when_nothing_is_frozen(papa):
+    model = make_model(papa, "bert", None, some_constants(), static=SOME, pooler=False)
     model.freeze(encoder=False)
     still = {name for name, _ in model.named_parameters()} - moved_by_a_step(model)
     assert still == {
@@ -449,10 +457,10 @@ def test_a_step_moves_all_but_constants_when_nothing_is_frozen(models):
     }
 
 
-def test_in_training_only_labelled_tokens_are_computed(models):
+def test_in_training_only_labelled_tokens_are_computed(papa):
     """The same loss and gradients as over all tokens, those without a label left out of the sum."""
     model = make_model(
-        models, "bert", stock_encoder("bert"), some_constants(), static=SOME, task="token"
+        papa, "bert", stock_encoder("bert"), some_constants(), static=SOME, task="token"
     )
     model.freeze()
     batch = some_batch()
@@ -477,13 +485,13 @@ def test_in_training_only_labelled_tokens_are_computed(models):
     close(losses[0], -scores.gather(1, labels[counted][:, None]).mean().detach(), 1e-6)
 
 
-def test_losses(models):
+def test_losses(papa):
     logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     expected = (torch.tensor([2.0, 1.0]).exp().add(1).log() - torch.tensor([2.0, 1.0])).mean()
-    close(models.loss_of(logits, torch.tensor([0, 1, -100])), expected, 1e-6)
+    close(papa.models.task_loss(logits, torch.tensor([0, 1, -100])), expected, 1e-6)
     values = torch.tensor([[1.0], [3.0]])
-    close(models.loss_of(values, torch.tensor([2.0, 1.0])), torch.tensor(2.5), 1e-6)
-    assert models.loss_of(logits, None) is None
+    close(papa.models.task_loss(values, torch.tensor([2.0, 1.0])), torch.tensor(2.5), 1e-6)
+    assert papa.models.task_loss(logits, None) is None
 
 
 # --- refusals ---
@@ -498,18 +506,18 @@ def test_losses(models):
     ),
     ids=("ignores the registry", "other names", "shared layers"),
 )
-def test_encoders_that_keep_their_attention_are_refused(models, config):
+def test_encoders_that_keep_their_attention_are_refused(papa, config):
     config.papa = settings(static=SOME)
     with pytest.raises(InputError) as caught:
-        models.PapaModel(config)
+        papa.models.PapaModel(config)
     message = str(caught.value)
     assert message.startswith(config.model_type)
     assert "attention" in message
 
 
-def test_talking_heads_are_refused(models):
+def test_talking_heads_are_refused(papa):
     config = copy.deepcopy(CONFIGS["deberta"])
     config.talking_head = True
     config.papa = settings(static=SOME)
     with pytest.raises(InputError, match="talking heads"):
-        models.PapaModel(config)
+        papa.models.PapaModel(config)

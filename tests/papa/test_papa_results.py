@@ -1,8 +1,7 @@
-"""Results of constant heads: collecting, drawing, and the batch file; on made-up result folders."""
+"""Results of constant heads: collecting, drawing, and the batch file, on synthetic results."""
 
 import argparse
 import csv
-import importlib
 import json
 import os
 import shutil
@@ -15,7 +14,7 @@ import matplotlib.text
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, assert_refused, run_script
+from conftest import ROOT, assert_refused, load_folder, run_script
 
 from attention_dynamics.cli import InputError
 
@@ -35,15 +34,8 @@ RTE = {0: {7: (0.5, 0.6, 0.8)}, 6: {7: (0.5, 0.7, 0.6)}, 2: {7: (0.5, 0.5, 0.7)}
 
 @pytest.fixture(scope="module")
 def papa() -> types.SimpleNamespace:
-    """The modules of papa/ that read results."""
-    names = ("tasks", "measured", "constants", "collect_papa_stats", "plot_papa")
-    for name in names:
-        sys.modules.pop(name, None)
-    sys.path.insert(0, str(ROOT / "papa"))
-    try:
-        return types.SimpleNamespace(**{name: importlib.import_module(name) for name in names})
-    finally:
-        sys.path.pop(0)
+    """The modules of papa/."""
+    return load_folder(ROOT / "papa")
 
 
 def write(path: Path, value: object) -> None:
@@ -69,7 +61,7 @@ def make_run(folder: Path, heads: int, seed: int, epochs, metric: str, **record)
     key = f"eval_{metric}"
     history = [{key: value, "epoch": 1.0 + place} for place, value in enumerate(epochs)]
     write(run / "trainer_state.json", {"log_history": [{"loss": 1.0}, *history, {"epoch": 3.0}]})
-    write(run / "eval_results.json", {key: epochs[-1], "eval_loss": 0.5, "epoch": 3.0})
+    write(run / "eval_results.json", {"eval_loss": 0.5, key: epochs[-1], "epoch": 3.0})
     return run
 
 
@@ -107,7 +99,7 @@ def two_tasks(tmp_path) -> Path:
 
 @pytest.fixture
 def collect(papa, tmp_path, monkeypatch, capsys):
-    """A function that runs collect_papa_stats.py in tmp_path and returns what it printed."""
+    """A function that runs collect_papa_stats.py in tmp_path and returns its output."""
     monkeypatch.chdir(tmp_path)
 
     def collect(*args: str):
@@ -119,7 +111,7 @@ def collect(papa, tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def plot(papa, tmp_path, monkeypatch, capsys):
-    """A function that runs plot_papa.py in tmp_path and returns what it printed."""
+    """A function that runs plot_papa.py in tmp_path and returns its output."""
     monkeypatch.chdir(tmp_path)
 
     def plot(*args: str):
@@ -130,7 +122,7 @@ def plot(papa, tmp_path, monkeypatch, capsys):
 
 
 def refused(script, *args: str) -> str:
-    """What the script says when it refuses its input."""
+    """The message with which a script rejects its input."""
     with pytest.raises(InputError) as error:
         script(*args)
     return str(error.value)
@@ -139,7 +131,7 @@ def refused(script, *args: str) -> str:
 BOTH = ("--folders", "outputs/minilm_cola", "outputs/minilm_rte")
 
 
-def test_scores_and_drops(two_tasks, collect):
+def test_collect_computes_scores_and_drops_over_seeds(two_tasks, collect):
     collect(*BOTH)
     results = json.loads((two_tasks / "results" / "papa.json").read_text())
     rows = {(row["heads"], row["epoch"]): row for row in results["minilm_cola"]["rows"]}
@@ -169,13 +161,13 @@ def test_scores_and_drops(two_tasks, collect):
     assert [row["drop"] for row in one_seed] == pytest.approx([0, 0.125, 0.25], abs=1e-12)
 
 
-def test_the_tables(two_tasks, collect):
+def test_collect_prints_tables(two_tasks, collect):
     text = collect(*BOTH).out
     assert "minilm_cola: matthews_correlation of minilm on cola, 8 positions" in text
     assert "minilm_rte: accuracy of minilm on rte, 8 positions" in text
     assert [line.split() for line in text.splitlines() if line.startswith("minilm  ")] == [
-        # 0.3 and 0.25 at the last epoch; 0.1 / 0.55 and 0.1 / 0.8 at the best. 2 and 3 constant
-        # heads are not among the runs of both.
+        # 0.3 and 0.25 after the last epoch; 0.1 / 0.55 and 0.1 / 0.8 in the best one. No run of the
+        # other task has 2 or 3 constant heads.
         ["minilm", "0", "0%", "2", "0.0%", "0.0%"],
         ["minilm", "6", "100%", "2", "27.5%", "15.3%"],
     ]
@@ -193,18 +185,7 @@ def test_the_tables(two_tasks, collect):
     assert ["2", "33%", "1", "0.700", "12.5%", "0.700", "12.5%"] in cells
 
 
-@pytest.mark.parametrize("fmt", ["markdown", "latex"])
-def test_tables_to_paste(two_tasks, collect, fmt):
-    text = collect(*BOTH, "--format", fmt).out
-    start = {"markdown": "### ", "latex": "% "}[fmt]
-    assert [line for line in text.splitlines() if line.startswith(start)] == [
-        f"{start}minilm_cola: matthews_correlation of minilm on cola, 8 positions",
-        f"{start}minilm_rte: accuracy of minilm on rte, 8 positions",
-        f"{start}mean relative drop over tasks",
-    ]
-
-
-def test_one_long_table(two_tasks, collect):
+def test_collect_prints_one_long_table_as_json_and_csv(two_tasks, collect):
     records = json.loads(collect(*BOTH, "--format", "json").out)
     rows = list(csv.DictReader(collect(*BOTH, "--format", "csv").out.splitlines()))
     assert len(records) == len(rows) == 2 * (3 + 3) + 2 * (3 + 3) + 2 * 2
@@ -219,7 +200,7 @@ def test_one_long_table(two_tasks, collect):
         assert float(row["value"]) == record["value"]
 
 
-def test_tasks_have_their_own_scores(tmp_path, papa):
+def test_metric_is_that_of_the_task(tmp_path, papa):
     for task, metric in (
         ("cola", "matthews_correlation"), ("mrpc", "f1"), ("qqp", "f1"), ("stsb", "pearson"),
         ("mnli", "accuracy"), ("ner", "overall_f1"), ("ner", "f1"), ("pos", "accuracy"),
@@ -228,24 +209,36 @@ def test_tasks_have_their_own_scores(tmp_path, papa):
         folder = make_experiment(tmp_path / f"{task}_{metric}", RTE, metric, task=task)
         path = folder / "results" / "0_seed7" / "eval_results.json"
         write(path, {**json.loads(path.read_text()), "eval_precision": 0.1})
-        assert papa.measured.load_experiment(folder).metric == metric
-        assert papa.measured.load_experiment(folder).scores["last"][6] == {7: 0.6}
+        assert papa.scores.load_experiment(folder).metric == metric
+        assert papa.scores.load_experiment(folder).scores["last"][6] == {7: 0.6}
 
 
-def test_another_metric(two_tasks, collect):
-    path = two_tasks / "outputs" / "minilm_rte" / "results"
-    for run in path.iterdir():
+def test_collect_reads_the_metric_of_the_option(two_tasks, collect):
+    for run in (two_tasks / "outputs" / "minilm_rte" / "results").iterdir():
         for name in ("eval_results.json", "trainer_state.json"):
             text = (run / name).read_text()
             (run / name).write_text(text.replace("eval_accuracy", "eval_f1"))
-    said = refused(collect, "--folders", "outputs/minilm_rte")
-    assert "0_seed7/eval_results.json has no eval_accuracy; choose by --metric" in said
-    assert said.endswith("among f1, loss")
-    found = collect("--folders", "outputs/minilm_rte", "--metric", "f1")
-    assert "minilm_rte: f1 of minilm on rte" in found.out
+    message = refused(collect, "--folders", "outputs/minilm_rte")
+    assert (
+        "0_seed7/eval_results.json has no eval_accuracy; give a --metric among f1, loss" in message
+    )
+    output = collect("--folders", "outputs/minilm_rte", "--metric", "f1")
+    assert "minilm_rte: f1 of minilm on rte" in output.out
 
 
-def test_what_is_missing_is_said(two_tasks, collect):
+@pytest.mark.parametrize("metric", ["loss", "mse"])
+def test_lower_is_better_for_losses(tmp_path, papa, metric):
+    """The best epoch has the lowest loss, and a higher loss is a positive drop."""
+    epochs = {0: {1: (0.8, 0.4, 0.5)}, 6: {1: (0.9, 0.6, 0.7)}}
+    folder = make_experiment(tmp_path / "x", epochs, metric)
+    experiment = papa.scores.load_experiment(folder, metric)
+    assert experiment.scores["last"] == {0: {1: 0.5}, 6: {1: 0.7}}
+    assert experiment.scores["best"] == {0: {1: 0.4}, 6: {1: 0.6}}
+    assert papa.scores.relative_drop(experiment, "last", 6)[0] == pytest.approx(0.4)
+    assert papa.scores.relative_drop(experiment, "best", 6)[0] == pytest.approx(0.5)
+
+
+def test_collect_names_missing_runs(two_tasks, collect):
     folder = two_tasks / "outputs" / "minilm_rte"
     shutil.rmtree(folder / "results" / "0_seed7")
     (folder / "results" / "2_seed7" / "run.json").unlink()
@@ -259,34 +252,28 @@ def test_what_is_missing_is_said(two_tasks, collect):
     assert "mean relative drop" not in printed.out
 
 
-def test_no_drop_from_a_score_that_is_not_positive(tmp_path, papa):
+def test_relative_drop_needs_a_positive_score(tmp_path, papa):
     folder = make_experiment(tmp_path / "x", {0: {1: (0.0,)}, 6: {1: (0.1,)}})
-    experiment = papa.measured.load_experiment(folder)
-    assert papa.measured.relative_drop(experiment, "last", 6) is None
+    experiment = papa.scores.load_experiment(folder)
+    assert papa.scores.relative_drop(experiment, "last", 6) is None
 
 
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        ({"max_seq_length": 16}, "max_seq_length is 8 in the first, 16 in the second"),
-        ({"model": "bert"}, "model is 'minilm' in the first, 'bert' in the second"),
-        ({"task": "rte"}, "task is 'cola' in the first, 'rte' in the second"),
-        ({"num_heads": 7}, "num_heads is 6 in the first, 7 in the second"),
-        (
-            {"learning_rate": "1e-05"},
-            "learning_rate is '2e-05' in the first, '1e-05' in the second",
-        ),
+        ({"model": "bert"}, "model differs (expected 'minilm', got 'bert')"),
+        ({"learning_rate": "1e-05"}, "learning_rate differs (expected '2e-05', got '1e-05')"),
         (
             {"checksums": {"data": "a1", "order": "c3"}},
-            "checksum of order is 'b2' in the first, 'c3' in the second",
+            "checksum of order differs (expected 'b2', got 'c3')",
         ),
     ],
 )
-def test_mixtures_are_refused(collect, tmp_path, record, said):
+def test_collect_rejects_runs_that_are_not_comparable(collect, tmp_path, record, said):
     folder = make_experiment(tmp_path / "x", COLA)
     make_run(folder, 6, 3, (0.1,), "matthews_correlation", **record)
     line = refused(collect, "--folders", "x")
-    assert "x/results/0_seed1 and x/results/6_seed3 do not belong together" in line
+    assert "x/results/6_seed3 is not comparable with x/results/0_seed1" in line
     assert said in line
     assert not (tmp_path / "results").exists()
 
@@ -313,58 +300,33 @@ def edited(name: str, **more):
             damaged("run.json", "{"),
             "run record x/results/3_seed2/run.json is malformed JSON at line 1",
         ),
-        (damaged("run.json", "[]"), "3_seed2/run.json has no model (str)"),
-        (edited("run.json", seed="2"), "3_seed2/run.json has no seed (int)"),
-        (edited("run.json", checksums=None), "3_seed2/run.json has no checksums (dict)"),
-        (edited("run.json", settings=[]), "3_seed2/run.json has no settings (dict)"),
-        (edited("run.json", static_heads_num=9), "says 9 constant heads of 6"),
-        (edited("run.json", static_heads_num=-1), "says -1 constant heads of 6"),
+        (edited("run.json", seed="2"), "3_seed2/run.json has no seed (int); rerun it"),
+        (edited("run.json", static_heads_num=9), "static_heads_num (expected 0 to 6, got 9)"),
+        (edited("run.json", seed=1), "3_seed2: both have 3 constant heads and seed 1; move one"),
         (
-            edited("run.json", seed=1),
-            "results/3_seed1 and x/results/3_seed2 are both of 3 constant heads and seed 1",
-        ),
-        (damaged("eval_results.json", "3"), "3_seed2/eval_results.json are no JSON object"),
-        (
-            damaged("eval_results.json", '{"eval_loss": 1, "epoch": 2}'),
-            "3_seed2/eval_results.json has no eval_matthews_correlation; choose by --metric",
+            damaged("eval_results.json", "3"),
+            "3_seed2/eval_results.json: not a JSON object; rerun it",
         ),
         (
             damaged("eval_results.json", '{"eval_matthews_correlation": NaN}'),
-            "3_seed2/eval_results.json: eval_matthews_correlation is nan, not a finite number",
+            "eval_matthews_correlation is not a finite number (got nan); rerun it",
         ),
         (damaged("trainer_state.json", "{}"), "3_seed2/trainer_state.json has no log_history"),
         (
-            damaged("trainer_state.json", '{"log_history": [1]}'),
-            "3_seed2/trainer_state.json has no log_history",
-        ),
-        (
-            damaged("trainer_state.json", '{"log_history": [{"eval_matthews_correlation": "a"}]}'),
-            "trainer_state.json: eval_matthews_correlation is 'a', not a finite number",
-        ),
-        (
-            lambda folder: (folder / "results" / "3_seed2" / "trainer_state.json").unlink(),
-            "3_seed2/trainer_state.json does not exist",
-        ),
-        (
             lambda folder: shutil.rmtree(folder / "results"),
-            "x/results holds no finished run (run.json); make some with: bash papa_runs.sh MODEL",
-        ),
-        (
-            lambda folder: [path.unlink() for path in folder.glob("results/*/run.json")],
-            "x/results holds no finished run (run.json)",
+            "x/results holds no finished run (run.json); train some with: bash papa_runs.sh MODEL",
         ),
     ],
 )
-def test_damaged_results_are_refused(collect, tmp_path, damage, part):
+def test_collect_rejects_corrupt_results(collect, tmp_path, damage, part):
     damage(make_experiment(tmp_path / "x", COLA))
     assert part in refused(collect, "--folders", "x")
     assert not (tmp_path / "results").exists()
 
 
-def test_wrong_folders_and_files(two_tasks, collect):
+def test_collect_rejects_wrong_folders(two_tasks, collect):
     same = ("--folders", "outputs/minilm_cola", "outputs/minilm_cola/")
-    assert "two of the folders are called minilm_cola" in refused(collect, *same)
-    assert "nothing/results holds no finished run" in refused(collect, "--folders", "nothing")
+    assert "two directories are called minilm_cola" in refused(collect, *same)
     into = run_script(COLLECT, *BOTH, "--out_file", "outputs/minilm_cola/a.json", cwd=two_tasks)
     assert_refused(into, "collect_papa_stats.py: error:", "lies among the files that are read")
 
@@ -373,7 +335,7 @@ def rows_of(path: Path) -> list[dict]:
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
-def test_the_figures(two_tasks, plot):
+def test_plot_writes_figures_and_their_numbers(two_tasks, plot):
     printed = plot(*BOTH)
     written = [
         f"figures/{name}.{suffix}"
@@ -402,13 +364,13 @@ def test_the_figures(two_tasks, plot):
     assert by_place == [tuple(head) for head in ORDER]
 
 
-def test_the_best_epoch_is_drawn_when_asked(two_tasks, plot):
+def test_plot_draws_the_best_epoch(two_tasks, plot):
     plot(*BOTH, "--epoch", "best", "--out_dir", "elsewhere")
     rows = rows_of(two_tasks / "elsewhere" / "scores.csv")
     assert [float(row["score"]) for row in rows][:2] == pytest.approx([0.55, 0.525], abs=1e-12)
 
 
-def test_constants_of_the_chosen_heads(two_tasks, plot):
+def test_plot_writes_the_constants_of_the_given_heads(two_tasks, plot):
     averages = torch.load(two_tasks / "outputs" / "minilm_cola" / "constants" / "avgs.pt")
     plot("--folders", "outputs/minilm_cola", "--heads", "1.2,0.1,1.2")
     rows = rows_of(two_tasks / "figures" / "minilm_cola_constants.csv")
@@ -423,7 +385,7 @@ def test_constants_of_the_chosen_heads(two_tasks, plot):
         np.testing.assert_allclose(found, expected, atol=5e-8)  # written to seven places
 
 
-def test_the_ends_of_the_order_are_drawn_by_default(papa):
+def test_plot_draws_the_ends_of_the_order_by_default(papa):
     order = papa.plot_papa.Order(np.zeros((3, 4)), list(np.ndindex(3, 4))[::-1])
     constants = papa.plot_papa.Constants(np.zeros((3, 4, 8, 8)), np.ones(8, dtype=bool))
     draw = papa.plot_papa.heads_to_draw
@@ -440,14 +402,14 @@ def texts_of(figure) -> dict[str, float]:
     return {text.get_text(): text.get_fontsize() for text in texts if text.get_text().strip()}
 
 
-def test_everything_fits_into_the_figures(two_tasks, papa):
-    plot_papa, measured = papa.plot_papa, papa.measured
+def test_figures_hold_all_their_text(two_tasks, papa):
+    plot_papa, scores_module = papa.plot_papa, papa.scores
     folder = two_tasks / "outputs" / "minilm_cola"
     order, constants = plot_papa.read_order(folder), plot_papa.read_constants(folder)
-    experiments = measured.load_experiments([str(folder)])
+    experiments = scores_module.load_experiments([str(folder)])
     rows = [
         {"folder": "minilm_cola", **row}
-        for row in measured.score_rows(experiments[0])
+        for row in scores_module.score_rows(experiments[0])
         if row["epoch"] == "last"
     ]
     figures = [
@@ -472,37 +434,28 @@ def test_everything_fits_into_the_figures(two_tasks, papa):
     } <= {*some_constants}  # fmt: skip
 
 
-def test_small_lambdas_can_be_read(papa):
+def test_small_lambdas_are_drawn_in_their_own_unit(papa):
     order = papa.plot_papa.Order(np.array([[0.0012, -0.00034]]), [(0, 1), (0, 0)])
     words = texts_of(papa.plot_papa.draw_lambdas(order, "x"))
     assert {"1.20", "-0.34", "λ (low: replaceable; in the cells in units of 0.001)"} <= {*words}
-    still = papa.plot_papa.Order(np.zeros((1, 2)), [(0, 0), (0, 1)])
-    assert "0.00" in texts_of(papa.plot_papa.draw_lambdas(still, "x"))
 
 
 @pytest.mark.parametrize(
     ("file", "content", "part"),
     [
         ("sorted/lambdas.npy", None, "sorted/lambdas.npy does not exist"),
-        ("sorted/lambdas.npy", b"not numpy", "sorted/lambdas.npy is damaged"),
-        (
-            "sorted/lambdas.npy",
-            b"\x93NUMPY\x01\x00\x06\x00{'a\n\n\n",
-            "sorted/lambdas.npy is damaged",
-        ),
-        ("sorted/lambdas.npy", np.zeros((2, 2)), "is no order of the 2 x 2 heads"),
-        ("sorted/lambdas.npy", -LAMBDAS, "do not fit each other"),
-        ("sorted/sorted_heads.json", b"[[0, 1], 5]", "sorted_heads.json is no list of"),
-        ("sorted/sorted_heads.json", b"[[0, 1]]", "is no order of the 2 x 3 heads"),
+        ("sorted/lambdas.npy", b"not numpy", "sorted/lambdas.npy is corrupt"),
+        ("sorted/lambdas.npy", -LAMBDAS, "do not match"),
+        ("sorted/sorted_heads.json", b"[[0, 1], 5]", "sorted_heads.json is not a list of"),
+        ("sorted/sorted_heads.json", b"[[0, 1]]", "is not an order of the 2 x 3 heads"),
         ("constants/avgs.pt", None, "constants/avgs.pt does not exist"),
-        ("constants/avgs.pt", b"x", "constants/avgs.pt is damaged"),
-        ("constants/attention_patterns_sums.pt", None, "attention_patterns_sums.pt does not exist"),
-        ("constants/avgs.pt", torch.zeros(2, 3, 9, 9), "constants beside it are (2, 3, 9, 9)"),
-        ("constants/avgs.pt", torch.zeros(2, 4, 8, 8), "constants/ is of 8 heads, results/ of 6"),
-        ("constants/avgs.pt", torch.zeros(3, 2, 8, 8), "of another model"),
+        ("constants/avgs.pt", b"x", "constants/avgs.pt is corrupt"),
+        ("constants/avgs.pt", torch.zeros(2, 3, 9, 9), "(expected (9, 9), got (8, 8))"),
+        ("constants/avgs.pt", torch.zeros(2, 4, 8, 8), "constants/: other heads than results/"),
+        ("constants/avgs.pt", torch.zeros(3, 2, 8, 8), "constants/: other layers or heads"),
     ],
 )
-def test_damaged_heads_are_refused(two_tasks, plot, file, content, part):
+def test_plot_rejects_corrupt_or_foreign_heads(two_tasks, plot, file, content, part):
     path = two_tasks / "outputs" / "minilm_cola" / file
     if content is None:
         path.unlink()
@@ -516,29 +469,23 @@ def test_damaged_heads_are_refused(two_tasks, plot, file, content, part):
     assert not (two_tasks / "figures").exists()
 
 
-def test_constants_of_another_length_are_refused(two_tasks, plot):
+def test_plot_rejects_constants_of_another_length(two_tasks, plot):
     folder = two_tasks / "outputs" / "minilm_cola" / "constants"
     torch.save(torch.zeros(2, 3, 4, 4), folder / "avgs.pt")
     torch.save(torch.zeros(4, 4), folder / "attention_patterns_sums.pt")
-    said = "constants/ is of 4 positions, results/ of max_seq_length 8"
-    assert said in refused(plot, *BOTH)
+    assert "other --max_seq_length than results/ (expected 8, got 4)" in refused(plot, *BOTH)
 
 
-@pytest.mark.parametrize(("heads", "head"), [("2.0", "2.0"), ("0.1,1.3", "1.3")])
-def test_heads_that_are_not_there(two_tasks, plot, heads, head):
-    said = refused(plot, "--folders", "outputs/minilm_cola", "--heads", heads)
-    assert said == f"--heads {head}: outputs/minilm_cola has layers 0 to 1 and heads 0 to 2"
-
-
-@pytest.mark.parametrize("heads", ["3", "0.1,", "0.1 1.1", "-1.0"])
-def test_heads_that_are_none(papa, heads):
-    with pytest.raises(argparse.ArgumentTypeError, match=r"heads look like 0\.3,5\.11, not"):
-        papa.plot_papa.head_list(heads)
-
-
-def test_heads_without_constants(two_tasks, plot):
-    process = run_script(PLOT, "--folders", "outputs/minilm_rte", "--heads", "0.1", cwd=two_tasks)
-    assert_refused(process, "--heads: outputs/minilm_rte has no constants/ to draw them from")
+def test_plot_rejects_heads_that_do_not_exist(two_tasks, plot, papa):
+    message = refused(plot, "--folders", "outputs/minilm_cola", "--heads", "0.1,1.3")
+    assert "--heads 1.3: not a head of outputs/minilm_cola (expected 0.0 to 1.2)" in message
+    message = refused(plot, "--folders", "outputs/minilm_rte", "--heads", "0.1")
+    assert "--heads: outputs/minilm_rte has no constants/ to draw" in message
+    for text in ("3", "0.1,", "0.1 1.1", "-1.0"):
+        with pytest.raises(
+            argparse.ArgumentTypeError, match=r"expected layer\.head pairs like 0\.3"
+        ):
+            papa.plot_papa.head_list(text)
 
 
 # Stands in for Python: notes its arguments; fails when told to; prints the numbers of heads.
@@ -586,7 +533,7 @@ def batch(tmp_path):
     return run
 
 
-def test_the_three_steps_with_the_papers_settings(batch, tmp_path):
+def test_papa_runs_runs_the_three_steps_with_the_settings_of_the_paper(batch, tmp_path):
     process, calls = batch("bert-base-uncased", "cola")
     assert process.returncode == 0, process.stderr
     out = "outputs/bert-base-uncased_cola"
@@ -625,7 +572,7 @@ def test_the_three_steps_with_the_papers_settings(batch, tmp_path):
         ("reviews", "glue", None), ("banner", "glue", None),
     ],
 )  # fmt: skip
-def test_the_name_tells_the_task(batch, task, kind, task_name):
+def test_papa_runs_derives_the_task_from_its_name(batch, task, kind, task_name):
     process, calls = batch(
         "some/model", task, "--train_file", "a b.csv", "--", "--num_train_epochs", "2",
         HEADS="0 36", SEEDS="7", CACHE="true",
@@ -645,13 +592,13 @@ def test_the_name_tells_the_task(batch, task, kind, task_name):
     assert ["--static_heads_num 36 --seed 7" in call for call in calls] == [False] * 3 + [True]
 
 
-def test_a_failure_ends_what_depends_on_it(batch):
+def test_papa_runs_stops_when_the_constants_fail(batch):
     process, calls = batch("minilm", "cola", FAIL="avgs_creator")
     assert process.returncode == 1 and len(calls) == 1
     assert "minilm_cola_constants (logs/minilm_cola_constants.log)" in process.stderr
 
 
-def test_the_other_runs_go_on_after_a_failure(batch):
+def test_papa_runs_continues_after_a_failed_result(batch):
     process, calls = batch("minilm", "cola", FAIL="results/4_seed1", JOBS="3")
     assert process.returncode == 1 and len(calls) == 17
     assert "1 job(s) failed:" in process.stderr
@@ -661,7 +608,7 @@ def test_the_other_runs_go_on_after_a_failure(batch):
 @pytest.mark.parametrize(
     "args", [(), ("minilm",), ("--seed", "1"), ("minilm", "--task_dir"), ("a", "b/c")]
 )
-def test_a_model_and_a_task_are_needed(batch, args):
+def test_papa_runs_needs_a_model_and_a_task(batch, args):
     process, calls = batch(*args)
     assert process.returncode == 2 and not calls
     assert process.stderr.startswith("papa_runs.sh: error: give a model and a task")
@@ -669,7 +616,7 @@ def test_a_model_and_a_task_are_needed(batch, args):
 
 
 @pytest.mark.parametrize("args", [(), ("--task_dir", "x"), ("--", "--train_file", "a.csv")])
-def test_a_misspelt_task(batch, args):
+def test_papa_runs_rejects_an_unknown_task(batch, args):
     process, calls = batch("minilm", "colla", *args)
     assert process.returncode == 2 and not calls
     assert process.stderr.startswith("papa_runs.sh: error: the task colla is none of cola mnli")
@@ -712,7 +659,7 @@ def run_sh_papa(folder: Path, **more: str) -> tuple[subprocess.CompletedProcess,
     return process, (folder / "calls").read_text().splitlines()
 
 
-def test_run_sh_papa(tmp_path):
+def test_run_sh_runs_papa(tmp_path):
     process, calls = run_sh_papa(tmp_path, MINILM="1", HEADS="", SEEDS="", CACHE="")
     assert process.returncode == 0, process.stderr
     assert calls[0] == "toy.py"
@@ -731,7 +678,7 @@ def test_run_sh_papa(tmp_path):
     ]
 
 
-def test_run_sh_papa_without_minilm(tmp_path):
+def test_run_sh_reports_missing_minilm(tmp_path):
     process, calls = run_sh_papa(tmp_path)
     assert process.returncode == 2
     assert calls == [
