@@ -298,7 +298,7 @@ def check_fingerprint(folder: Path, settings: dict, what: str) -> None:
             name = "model" if key == "encoder" else key
             raise InputError(
                 f"{folder}: the {what} cannot be used in this run (expected {name} "
-                f"{settings[name]}, got {checked.get(name)}); give another directory, or recreate it"
+                f"{settings[name]}, got {checked.get(name)}); give others, or recreate them"
             )
 
 
