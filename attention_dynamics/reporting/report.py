@@ -62,16 +62,24 @@ _SECTIONS = {
 }
 # The terms of classification and translation, explained where they first appear.
 _TERMS = {
-    "agreement": "how far two score vectors over the words of a text agree. Top 5% match: how "
-    "often the word with the highest score of the first is among the top 5% of the second. "
-    "Kendall tau: rank correlation.",
-    "gold run": "the run normal_A at its best checkpoint, the gold iteration.",
-    **{f"agr_{name}": f"{level.symbol}, {level.label}" for name, level in LEVELS.items()},
-    "baseline": "agreement of the gold run's attention with attention in random order, from one "
-    "shuffle or as the exact expectation.",
-    "xi_unif (ξ)": "performance of the other normal runs at the first checkpoint whose attention "
-    "agrees with the gold run more than agr_unif; brackets: performance at the last checkpoint "
-    "before and at this one. xi_px and the others: the same for agr_px and the others.",
+    "α, β, β^uf": "scores of the words of a text: attention; what a word says about the output; "
+    "the same in the run with attention frozen uniform (also called KTIW, knowledge to translate "
+    "individual words).",
+    "Agreement A": "how far two such scores agree, averaged over texts. Top 5% match: how often "
+    "the word with the highest score of the first is among the top 5% of the second. Kendall tau: "
+    "rank correlation. Random order: the agreement of attention that is shuffled within each text.",
+    "Gold run": "the run normal_A at its best checkpoint, the gold iteration. Other normal runs "
+    "are compared with it.",
+    "ξ (xi_unif)": "performance of the other normal runs at the first checkpoint whose attention "
+    "agrees with the gold run more than the votes β^uf do (agr_unif). Its bracket: the performance "
+    "at the checkpoint before, and at this one.",
+}
+# What stands below the name of a statistic in the tables.
+_LABELS = {
+    **{f"agr_{name}": f"{level.symbol}: {level.label}" for name, level in LEVELS.items()},
+    "baseline (shuffle)": "random order, one shuffle",
+    "baseline (exact)": "random order, expectation",
+    "xi_unif": "performance when α first agrees more than agr_unif",
 }
 _METRICS = {short: metric for metric, short in SHORT.items()}
 _TITLE_OF_PAGE = {
@@ -95,6 +103,7 @@ def write_report_text(command: str) -> tuple[str, list[str]]:
         "report.html",
         sections=sections,
         terms=_TERMS,
+        labels=_LABELS,
         command=command,
         commit=provenance()["commit"],
         versions=Table("Versions and machines of the runs", [{"versions": v} for v in versions]),

@@ -52,7 +52,7 @@ class Group(NamedTuple):
         source: the file that they come from, with the remark of the record next to it.
         findings: what the results say, a sentence or two each.
         table: the main table.
-        details: further tables.
+        details: all tables, the main one in full, or further tables.
     """
 
     title: str
@@ -147,9 +147,17 @@ def _agreement_groups(experiment: str, path: Path) -> list[Group]:
             tables += agreement_tables(experiment, own, metric, kind)
         main = next((key for key in own if key[1:3] == ("top 5% match", "val")), None)
         findings = agreement_findings(experiment, main, own[main]) if main else []
+        main_rows = [row for row in tables[0].rows if _is_main(row["statistic"])]
+        table = Table(tables[0].title, main_rows)
         title = _titled(dataset, path.parent)
-        groups.append(Group(title, _source(path), findings, tables[0], tables[1:]))
+        groups.append(Group(title, _source(path), findings, table, tables))
     return groups
+
+
+def _is_main(statistic: str) -> bool:
+    """Whether a row of tables.level_rows belongs to the main table of the report."""
+    is_other_xi = statistic.startswith("xi_") and statistic != "xi_unif"
+    return not is_other_xi and "chosen" not in statistic
 
 
 def agreement_tables(experiment: str, results: dict, metric: str, kind: str) -> list[Table]:
