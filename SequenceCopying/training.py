@@ -186,7 +186,7 @@ def _train(settings, described, model, batches, evaluation, state, tick) -> list
                 bf16 = settings.precision == "bf16"
                 with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
                     logits = model(batch)
-                loss = training.watched(loss_of(logits, batch.targets))
+                loss = training.check_finite(loss_of(logits, batch.targets))
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
@@ -310,7 +310,7 @@ def train_trial(
                     break
             batch = next(training_batches).to(device)
             with training.update():
-                loss = training.watched(loss_of(model(batch), batch.targets))
+                loss = training.check_finite(loss_of(model(batch), batch.targets))
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()

@@ -70,8 +70,8 @@ def set_seed(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def generator_states() -> dict:
-    """Where all generators of :func:`set_seed` stand, in plain containers and tensors."""
+def rng_state() -> dict:
+    """The RNG state of Python, numpy and torch, in plain containers and tensors."""
     name, keys, *rest = np.random.get_state()
     states = {
         "python": random.getstate(),
@@ -85,8 +85,8 @@ def generator_states() -> dict:
     return states
 
 
-def set_generator_states(states: dict) -> None:
-    """Put all generators where they stood; devices that are not here are left out."""
+def set_rng_state(states: dict) -> None:
+    """Restore a state of :func:`rng_state`; devices that are not available are skipped."""
     random.setstate(states["python"])
     name, keys, *rest = states["numpy"]
     np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))

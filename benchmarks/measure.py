@@ -225,7 +225,7 @@ def resume_rows(workload: str, model, loss_of: Callable, steps: int, every: int)
                     train(step // 2)
                 else:
                     with training.update():
-                        train(step // 2, training.watched)
+                        train(step // 2, training.check_finite)
                 kind = "plain" if step % 2 else "watched"
                 if step >= 4:  # the first ones make the optimiser's buffers
                     seconds[kind].append(time.perf_counter() - begun)

@@ -144,7 +144,7 @@ def train(
             done = training.step - epoch * per_epoch  # batches, before it was stopped
             train_epoch(training, train_split, order, args.bsize, done)
             loss = validation_loss(model, val, device)
-            training.watched(torch.tensor(loss))
+            training.check_finite(torch.tensor(loss))
             if loss < min(losses):
                 best = model.beta()
             training.notes = {"losses": [*losses, loss], "best": best}
@@ -163,7 +163,7 @@ def train_epoch(training: Training, split: Split, order: np.ndarray, bsize: int,
         words_of = slice(tokens[start // bsize], tokens[start // bsize + 1])
         with training.update():
             words = model.write_gradients(ids[words_of], lengths[some], labels[some])
-            training.watched(model.linear.bias.grad.sum(), order[some])
+            training.check_finite(model.linear.bias.grad.sum(), order[some])
             training.optimizer.step()
             model.embedding.weight.grad[words] = 0
 

@@ -174,7 +174,7 @@ def train(
                 ids, lengths, labels = dataset.train.batch(examples)
                 score = model(ids.to(device), lengths).score
                 loss = F.binary_cross_entropy_with_logits(score, labels.to(device))
-                training.watched(loss, examples)
+                training.check_finite(loss, examples)
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()

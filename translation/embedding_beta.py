@@ -153,11 +153,11 @@ def train(
                 with training.update():
                     batch = train_pairs.batch(examples).to(device)
                     pieces = model.write_gradients(batch)
-                    training.watched(model.linear.bias.grad.sum(), examples)
+                    training.check_finite(model.linear.bias.grad.sum(), examples)
                     optimizer.step()
                     model.embedding.weight.grad[pieces] = 0
             loss = validation_loss(model, val, device)
-            training.watched(torch.tensor(loss))
+            training.check_finite(torch.tensor(loss))
             if loss < min(losses):
                 best = copy_of(model)
             training.notes = {"losses": [*losses, loss], "best": best}

@@ -111,7 +111,7 @@ def train(
                     examples = shuffled[start : start + batch_size]
                     batch = dataset.train.batch(examples).to(device)
                     loss = F.cross_entropy(model(batch), batch.targets)
-                    training.watched(loss, examples)
+                    training.check_finite(loss, examples)
                     optimizer.zero_grad(set_to_none=True)
                     loss.backward()
                     optimizer.step()

@@ -17,12 +17,12 @@ import torch
 from torch import nn
 
 from attention_dynamics.cli import InputError, RunError, Terminated
-from attention_dynamics.device import generator_states, set_generator_states
+from attention_dynamics.device import rng_state, set_rng_state
 from attention_dynamics.runs.checkpoints import save_checkpoint
 from attention_dynamics.runs.outputs import keep, kept
 
-# Writing states may take this share of a run's time: on a slow disk they are written less often.
-_SHARE = 0.02
+# Writing states may take this fraction of the time of a run: a slow disk gets fewer states.
+_FRACTION = 0.02
 
 
 @contextlib.contextmanager
@@ -47,12 +47,12 @@ def end_on(number: int) -> NoReturn:
 
 
 class Training:
-    """Updates of a model that can be stopped at any time, and go on in another process::
+    """Updates of a model that can be interrupted at any time and resumed by another process::
 
         with Training(path, settings, model, optimizer, every) as training:
             for step in range(training.step, steps):
                 with training.update():
-                    loss = training.watched(loss_of(model, batch), examples)
+                    loss = training.check_finite(loss_of(model, batch), examples)
                     optimizer.zero_grad()
                     loss.backward()
                     optimizer.step()
@@ -62,9 +62,9 @@ class Training:
     not finite end the run with a RunError and replace no earlier state.
 
     Attributes:
-        step: updates made, those of earlier processes included.
-        notes: what the caller has noted of the run (plain containers, numbers, tensors); it is part
-            of the state, so that a change of it must be one assignment or one append.
+        step: updates made, including those of earlier processes.
+        notes: data of the caller (plain containers, numbers, tensors) saved with the state; change
+            it by one assignment or one append, so that no signal finds it half changed.
     """
 
     def __init__(
@@ -79,19 +79,20 @@ class Training:
         """Nothing is read or changed before ``with``.
 
         Args:
-            path: where the state is kept; None for no state.
-            settings: what decides the weights; a state of other settings is refused.
-            model, optimizer: what is trained, on their device.
-            every: steps between states, when time allows.
-            notes: at the start of the run.
+            path: file of the state; None saves no state.
+            settings: everything that determines the weights; a state with different settings is
+                rejected.
+            model, optimizer: the trained model and its optimizer, on their device.
+            every: steps between states; more if writing them takes too long.
+            notes: initial value.
         """
         self.path, self.settings, self.every = path, settings, every
         self.model, self.optimizer = model, optimizer
         self.step, self.notes = 0, notes or {}
         self.checkpoint: str | None = None  # the last one that was written
-        self._losses: list[tuple] = []  # (step, loss, examples), not looked at yet
+        self._losses: list[tuple] = []  # (step, loss, examples), not checked yet
         self._examples = None
-        self._kept_step: int | None = None
+        self._saved_step: int | None = None
         self._next_time = 0.0
         self._updating = self._stopping = False
         self._signal: int | None = None
@@ -99,7 +100,7 @@ class Training:
     def __enter__(self) -> "Training":
         if self.path is not None and (state := kept(self.path, self.settings)) is not None:
             self._restore(state)
-            print(f"{self.path}: goes on after {self.step} steps", flush=True)
+            print(f"{self.path}: resuming at step {self.step}", flush=True)
         self._signals = contextlib.ExitStack()
         self._signals.enter_context(signals_to(self._stop))
         return self
@@ -107,10 +108,12 @@ class Training:
     def __exit__(self, kind, error, traceback) -> None:
         try:
             stopped = kind is not None and issubclass(kind, (KeyboardInterrupt, Terminated))
-            if stopped and not self._updating and self._kept_step != self.step:
+            if stopped and not self._updating and self._saved_step != self.step:
                 self.write()
-            if stopped and self._kept_step is not None:
-                print(f"{self.path}: kept after {self._kept_step} steps, to go on", flush=True)
+            if stopped and self._saved_step is not None:
+                print(
+                    f"{self.path}: interrupted; state saved at step {self._saved_step}", flush=True
+                )
         finally:
             self._signals.close()
 
@@ -137,12 +140,16 @@ class Training:
             if time.perf_counter() >= self._next_time:
                 self.write()
 
-    def watched(self, loss: torch.Tensor, examples: np.ndarray | None = None) -> torch.Tensor:
-        """``loss`` (), which must be finite: looked at now on the CPU, else before the next state.
+    def check_finite(self, loss: torch.Tensor, examples: np.ndarray | None = None) -> torch.Tensor:
+        """Return ``loss`` (), after a check that it is finite.
+
+        On a GPU the check waits for the next state or checkpoint, so that no step is synchronized.
 
         Args:
-            loss: of the batch; or anything that is not finite when the loss is not.
-            examples: numbers of the examples in the batch, to be named.
+            loss: loss of the batch, or a value that is finite if and only if the loss is.
+            examples: numbers of the examples in the batch, for the error message.
+
+        Raises RunError if the loss is not finite.
         """
         self._examples = examples
         self._losses.append((self.step, loss.detach(), examples))
@@ -151,7 +158,7 @@ class Training:
         return loss
 
     def save_checkpoint(self, path: Path) -> None:
-        """Write a checkpoint of the model, unless it is not finite."""
+        """Write a checkpoint of the model; RunError if a loss or weight is not finite."""
         self._check_losses()
         self._check_weights()
         save_checkpoint(path, self.model)
@@ -183,7 +190,7 @@ class Training:
         return RunError(f"{what}{of}: training has diverged; {last}")
 
     def write(self) -> None:
-        """Write the state, if it has a path, unless it is not finite."""
+        """Write the state, if it has a path; RunError if a loss or weight is not finite."""
         if self.path is None:
             return
         self._check_losses()
@@ -195,12 +202,12 @@ class Training:
             "checkpoint": self.checkpoint,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "generators": generator_states(),
+            "generators": rng_state(),
         }
         keep(self.path, self.settings, state)
         ended = time.perf_counter()
-        self._kept_step = self.step
-        self._next_time = ended + (ended - begun) / _SHARE
+        self._saved_step = self.step
+        self._next_time = ended + (ended - begun) / _FRACTION
 
     def _restore(self, state: dict) -> None:
         try:
@@ -209,18 +216,18 @@ class Training:
             groups = self.optimizer.state_dict()["param_groups"]
             moments = state["optimizer"]["state"]
             self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
-            set_generator_states(state["generators"])
+            set_rng_state(state["generators"])
             self.step, self.notes = state["step"], state["notes"]
             self.checkpoint = state["checkpoint"]
             whole = type(self.step) is int and self.step >= 0 and isinstance(self.notes, dict)
             if not whole or not isinstance(self.checkpoint, str | None):
-                raise ValueError("not what write() has written")
+                raise ValueError("the content is not that of write()")
         except (
             KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError,
             OverflowError,
         ):  # fmt: skip
             raise InputError(
-                f"{self.path} does not fit the model and the optimiser: remove it, and the run "
+                f"{self.path} does not fit the model and the optimizer: remove it, and the run "
                 "starts over"
             ) from None
-        self._kept_step = self.step
+        self._saved_step = self.step

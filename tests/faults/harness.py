@@ -192,7 +192,7 @@ def _run(
     sys.argv = [case.script, *case.args.split()]
     module = importlib.import_module(script.removesuffix(".py"))
     # On tiny models states are to be written often, whatever their share of the time is.
-    patches = {"attention_dynamics.runs.training._SHARE": 100.0, **case.patches}
+    patches = {"attention_dynamics.runs.training._FRACTION": 100.0, **case.patches}
     for name, value in patches.items():
         setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], value)
     if largest is not None:

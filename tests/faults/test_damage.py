@@ -83,7 +83,7 @@ def test_damaged_states(tmp_path, every):
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
     training = Training(path, SETTINGS, model, optimizer, 1, {"seen": [1.5]})
     with training, training.update():
-        training.watched(model(torch.ones(6)).sum()).backward()
+        training.check_finite(model(torch.ones(6)).sum()).backward()
         optimizer.step()
     content = kept(path, SETTINGS)
     plain = bytes_of(content)

@@ -534,7 +534,7 @@ def training_state(folder, scripts):
     with started() as training:
         for _ in range(2):
             with training.update():
-                loss = training.watched(training.model(torch.ones(1, 3)).sum())
+                loss = training.check_finite(training.model(torch.ones(1, 3)).sum())
                 loss.backward()
                 training.optimizer.step()
 

@@ -15,7 +15,7 @@ from conftest import make_small_pairs
 from torch import nn
 
 from attention_dynamics.cli import InputError, RunError, Terminated
-from attention_dynamics.device import generator_states, set_generator_states, set_seed
+from attention_dynamics.device import rng_state, set_rng_state, set_seed
 from attention_dynamics.runs import training as training_module
 from attention_dynamics.runs.outputs import Parts, keep, kept
 from attention_dynamics.runs.paths import state_path
@@ -58,7 +58,7 @@ def train(path: Path | None, steps: int, stop=lambda step: None, every: int = 3,
         while training.step < steps:
             x = torch.from_numpy(order.normal(size=4)).float()
             with training.update():
-                loss = training.watched((model(x) ** 2).sum(), np.array([training.step]))
+                loss = training.check_finite((model(x) ** 2).sum(), np.array([training.step]))
                 optimizer.zero_grad()
                 loss.backward()
                 stop(training.step)
@@ -125,7 +125,7 @@ def test_a_state_belongs_to_its_settings_and_model(tmp_path):
     with pytest.raises(InputError, match=r"unfinished run of other settings \(seed was 1, is 2\)"):
         train(path, 3, seed=2)
     keep(path, {}, {"step": 1})
-    with pytest.raises(InputError, match="state does not fit the model and the optimiser"):
+    with pytest.raises(InputError, match="state does not fit the model and the optimizer"):
         train(path, 3)
     keep(path, {"format": 2}, {})
     with pytest.raises(InputError, match="format was 2, is 1"):
@@ -164,14 +164,14 @@ def test_writing_states_takes_no_more_than_its_share(tmp_path, monkeypatch):
 
 def test_all_generators_come_back():
     set_seed(3)
-    states = generator_states()
+    states = rng_state()
 
     def drawn():
         return random.random(), np.random.random(), torch.rand(1).item()
 
     first = drawn()
     assert drawn() != first
-    set_generator_states(states)
+    set_rng_state(states)
     assert drawn() == first
 
 
@@ -190,7 +190,7 @@ def test_finite_weights_whose_sum_overflows_are_saved(tmp_path):
 
 @pytest.mark.parametrize("where", ["loss", "weights"])
 def test_what_is_not_finite_ends_the_run_and_is_never_kept(tmp_path, monkeypatch, where):
-    monkeypatch.setattr(training_module, "_SHARE", 100.0)
+    monkeypatch.setattr(training_module, "_FRACTION", 100.0)
     model, optimizer = made()
 
     def run(training):
@@ -199,7 +199,7 @@ def test_what_is_not_finite_ends_the_run_and_is_never_kept(tmp_path, monkeypatch
             with training.update():
                 loss = model(torch.ones(4)).sum()
                 bad = step == 5 and where == "loss"
-                training.watched(loss * torch.nan if bad else loss, np.array([7, step]))
+                training.check_finite(loss * torch.nan if bad else loss, np.array([7, step]))
                 if step == 5:
                     with torch.no_grad():
                         model[0].weight[0, 0] = torch.inf
