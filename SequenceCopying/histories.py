@@ -56,9 +56,13 @@ def load_histories(path: Path) -> list[History]:
 
 def is_evaluation(entry: object, measures: tuple[str, ...]) -> bool:
     """Whether ``entry`` has all ``measures``: a loss of at least 0, accuracies from 0 to 1."""
-    return isinstance(entry, dict) and all(
-        type(value) is float and 0 <= value <= (math.inf if name == "loss" else 1)
-        for name, value in ((name, entry.get(name)) for name in measures)
+    return (
+        isinstance(entry, dict)
+        and type(entry.get("step", 0)) is int
+        and all(
+            type(value) is float and 0 <= value <= (math.inf if name == "loss" else 1)
+            for name, value in ((name, entry.get(name)) for name in measures)
+        )
     )
 
 

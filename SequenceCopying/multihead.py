@@ -126,7 +126,10 @@ def open_folder(folder: Path, settings: TrialSettings) -> None:
     """Create the restart folder with its body, or check that it belongs to these settings."""
     record = folder / "settings.json"
     if record.exists():
-        if what := differences(read_json(record, "restart folder's"), asdict(settings)):
+        earlier = read_json(record, "restart folder's")
+        if not isinstance(earlier, dict):
+            raise InputError(f"{record}: is corrupt; remove {folder}, or give another --folder")
+        if what := differences(earlier, asdict(settings)):
             raise InputError(
                 f"{record}: belongs to a run with other settings ({what}); give another --folder"
             )
@@ -138,6 +141,18 @@ def open_folder(folder: Path, settings: TrialSettings) -> None:
         raise InputError(f"{folder}: holds files, but no settings.json; give another --folder")
     save_checkpoint(folder / "body", make_body(settings))
     write_json(record, asdict(settings))
+
+
+def load_trial(path: Path, content: object) -> History:
+    """The history in the cached ``content`` of ``path``; raises InputError if it is not one."""
+    if not (isinstance(content, list) and content and all(map(is_trial_entry, content))):
+        raise InputError(f"{path}: is corrupt; remove it and rerun to recreate it")
+    return rebuild(content)
+
+
+def is_trial_entry(entry: object) -> bool:
+    """Whether ``entry`` is an evaluation of a trial, also of an earlier version."""
+    return is_evaluation(entry, ("acc", "loss"))
 
 
 def rebuild(history: History) -> History:
@@ -176,7 +191,8 @@ def try_candidate(
     """
     device = setup_device(device, threads)
     path, described = candidate_path(folder, number), asdict(settings)
-    trials = [rebuild(history) for history in kept(path, described) or []]
+    cached = kept(path, described)
+    trials = [load_trial(path, trial) for trial in (cached if isinstance(cached, list) else [])]
     while (kind := classify_head(trials)) is None:
         if trials and ("good" if is_good(trials[0]) else "bad") not in wanted:
             return trials
@@ -281,7 +297,7 @@ def train_combinations(
         if history is None:
             missing.append(names)
         else:
-            finished[names] = rebuild(history)
+            finished[names] = load_trial(path, history)
     tasks = [(settings, args.folder, names, device, args.threads) for names in missing]
     done, total = len(finished), len(finished) + len(missing)
     progress = tqdm(total=total, initial=done, unit="model", disable=not sys.stderr.isatty())
@@ -352,9 +368,7 @@ def load_combinations(path: Path) -> tuple[Combinations, ...]:
         and len(content) == len(KINDS)
         and all(isinstance(of_kind, dict) and of_kind for of_kind in content)
         and all(
-            isinstance(history, list)
-            and history
-            and all(is_evaluation(entry, ("acc", "loss")) for entry in history)
+            isinstance(history, list) and history and all(map(is_trial_entry, history))
             for of_kind in content
             for history in of_kind.values()
         )

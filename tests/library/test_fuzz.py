@@ -445,10 +445,9 @@ def copying_histories(folder, scripts):
 
     def read() -> None:
         histories = scripts.copying.histories.load_histories(Path("logs/x.pkl"))
-        steps = [scripts.copying.histories.steps_of(Path("logs/x.pkl"), h) for h in histories]
-        row = scripts.copying.plot_copying.setting_row("x", steps, histories)
+        row = scripts.copying.plot_copying.setting_row("x", histories)
         assert 0 <= row["mean acc at the end"] <= 1
-        for line in scripts.copying.plot_copying.curve_rows("x", steps, histories):
+        for line in scripts.copying.plot_copying.curve_rows("x", histories):
             assert all(0 <= line[key] <= 1 for key in ("acc", "attn_acc", "beta_acc"))
 
     return Path("logs/x.pkl"), read
@@ -456,7 +455,7 @@ def copying_histories(folder, scripts):
 
 def restart_folder(folder, scripts, damaged: str):
     multihead = scripts.copying.multihead
-    settings = multihead.Settings(seq_length=4, hidden_dim=4, num_steps=20)
+    settings = multihead.TrialSettings(seq_length=4, hidden_dim=4, num_steps=20)
     place = Path("multihead_runs")
     multihead.open_folder(place, settings)
     history = [{"acc": 0.2, "loss": 1.5}, {"acc": 0.5, "loss": 0.5}]
