@@ -24,9 +24,9 @@ grid() { # TARGET RULE CONFIG...
 }
 
 quoted() { # WORD...: the words, quoted for the shell, as a YAML string
-    local text=
+    local text= quote="'"
     (($# == 0)) || printf -v text '%q ' "$@"
-    echo "'${text//\'/\'\'}'"
+    echo "'${text//$quote/$quote$quote}'"
 }
 
 listed() { # "WORD WORD"
@@ -34,7 +34,9 @@ listed() { # "WORD WORD"
 }
 
 options() { # STEP OPTION...: the setting that adds the options to those of a step
-    echo "options={$1: $(quoted "${@:2}")}"
+    local step=$1
+    shift
+    echo "options={$step: $(quoted "$@")}"
 }
 
 datasets() { # FOLDER

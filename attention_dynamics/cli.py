@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 # A list of all missing checkpoints of a log config and their commands is shorter.
@@ -35,6 +36,7 @@ def run_script(main: Callable[[], object]) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # for a terminal without Greek
     try:
         signal.signal(signal.SIGTERM, terminate)
+        check_library()
         main()
     except InputError as error:
         _end(f"{name}: error: {error}", 2)
@@ -57,6 +59,20 @@ def run_script(main: Callable[[], object]) -> None:
     except Terminated:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _end(f"{name}: terminated", 143)
+
+
+def check_library() -> None:
+    """Raise InputError if the script and the imported library are of different checkouts.
+
+    This happens if a repository is copied together with its .venv.
+    """
+    imported = Path(__file__).resolve().parent
+    beside = Path(sys.argv[0]).resolve().parent.parent / "attention_dynamics"
+    if beside.is_dir() and beside != imported and (imported.parent / "environment.sh").exists():
+        raise InputError(
+            f"{beside.parent}: runs the library of another copy (expected {beside}, got "
+            f"{imported}); run bash test.sh to correct .venv, or python -m pip install -e ."
+        )
 
 
 def terminate(*_) -> None:

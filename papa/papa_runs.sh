@@ -35,11 +35,11 @@ done
 
 name=$(basename "$model")_$task
 if ! [[ ${task##*_} =~ ^(cola|mnli|mrpc|qnli|qqp|rte|sst2|stsb|wnli|ner|pos|chunk)$ ||
-    " ${for_all[*]}" =~ " --"(train_file|dataset_name|task_name) ]]; then
+    " ${for_all[*]-}" =~ " --"(train_file|dataset_name|task_name) ]]; then
     echo "papa_runs.sh: error: the task $task is none of cola mnli mrpc qnli qqp rte sst2 stsb wnli ner pos chunk, nor ends in _ and one of them; files of your own need --train_file (and --validation_file)" >&2
     exit 2
 fi
-settings=("options={all: $(quoted "${for_all[@]}"), train: $(quoted "${for_training[@]}")}")
+settings=("options={all: $(quoted ${for_all[@]+"${for_all[@]}"}), train: $(quoted ${for_training[@]+"${for_training[@]}"})}")
 papa="runs: ['$model $task'], seeds: [$(listed "${SEEDS:-0 1 2}")]"
 [[ -z ${CACHE:-} ]] || papa+=", options: {run: --cache_encoder_states $CACHE}"
 

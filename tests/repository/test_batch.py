@@ -1,13 +1,15 @@
 """The batch files: the commands of their dry runs, --help; run.sh and an old Python."""
 
+import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from grid import commands, copy_repository, environment
+from conftest import ROOT, assert_refused, run_script
+from grid import MADE, commands, copy_repository, environment
 
 # Stands in for Python: Snakemake makes a dry run.
 DRY_RUN = f"""#!/usr/bin/env bash
@@ -182,7 +184,7 @@ def test_an_old_python_is_refused_in_one_line(tmp_path, script):
         shutil.copy(ROOT / name, tmp_path)
     tools = tmp_path / "tools"
     tools.mkdir()
-    for tool in ("bash", "dirname", "basename", "cat", "rm"):
+    for tool in ("bash", "dirname", "basename", "cat", "rm", "uname"):
         (tools / tool).symlink_to(shutil.which(tool))
     old = '#!/usr/bin/env bash\n[[ $1 == --version ]] && { echo "Python 3.9.2"; exit; }\nexit 1\n'
     (tools / "python3").write_text(old.replace("/usr/bin/env bash", str(tools / "bash")))
@@ -201,11 +203,69 @@ def test_an_old_python_is_refused_in_one_line(tmp_path, script):
     assert not (tmp_path / ".venv").exists()
 
 
+def source_environment(root: Path) -> str:
+    """What environment.sh prints in the repository ``root``."""
+    process = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", f"source '{root}/environment.sh'"],
+        env={**os.environ, "CALLS": str(root.parent / "calls")},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return process.stdout
+
+
+def test_environment_calls_pip_after_changes_only_and_corrects_a_copied_venv(tmp_path):
+    old, new, pip_calls = tmp_path / "old", tmp_path / "old-copy", tmp_path / "calls"
+    programs, packages = old / ".venv/bin", old / ".venv/lib/python3.11/site-packages"
+    programs.mkdir(parents=True)
+    packages.mkdir(parents=True)
+    for name in ("environment.sh", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, old)
+    fake = f'[[ $1 != -m ]] || {{ echo "$*" >>"$CALLS"; exit; }}\nexec {sys.executable} "$@"\n'
+    (programs / "python").write_text(f"#!/usr/bin/env bash\n{fake}")
+    (programs / "python").chmod(0o755)
+    (programs / "ruff").write_text(f"#!{old}/.venv/bin/python\n")
+    (packages / "__editable___finder.py").write_text(f"{{'a': '{old}/attention_dynamics'}}")
+
+    assert "installing requirements.txt" in source_environment(old)
+    assert source_environment(old) == ""
+    assert pip_calls.read_text().count("pip install") == 1
+    with open(old / "requirements.txt", "a") as stream:
+        stream.write("# changed\n")
+    source_environment(old)
+    assert pip_calls.read_text().count("pip install") == 2
+
+    shutil.copytree(old, new)
+    assert f"copied or moved from {old}: correcting" in source_environment(new)
+    assert (new / ".venv/bin/ruff").read_text() == f"#!{new}/.venv/bin/python\n"
+    finder = (new / packages.relative_to(old) / "__editable___finder.py").read_text()
+    assert finder == f"{{'a': '{new}/attention_dynamics'}}"
+    assert (programs / "ruff").read_text() == f"#!{old}/.venv/bin/python\n"
+    assert source_environment(new) == ""
+    assert pip_calls.read_text().count("pip install") == 2
+
+
 @pytest.mark.parametrize("args", [["SMS"], ["translation", "papa"], ["--help"]])
-def test_run_sh_knows_three_experiments(args):
+def test_run_sh_rejects_other_experiments(args):
     process = subprocess.run(
         ["bash", str(ROOT / "run.sh"), *args], capture_output=True, text=True, timeout=60
     )
     assert process.returncode == 2
-    assert "give classification (the default), translation or papa" in process.stderr
+    assert "give classification (the default), translation, copying or papa" in process.stderr
     assert process.stderr.count("\n") == 1
+
+
+def test_pre_commit_runs_the_pinned_ruff():
+    (pinned,) = re.findall(r"^ruff==(.+)$", (ROOT / "requirements.txt").read_text(), re.M)
+    assert f"rev: v{pinned}\n" in (ROOT / ".pre-commit-config.yaml").read_text()
+
+
+def test_a_script_rejects_the_library_of_another_copy(tmp_path):
+    """A repository that was copied together with its .venv would run the old library."""
+    for folder in ("classification", "attention_dynamics"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns(*MADE))
+    process = run_script(
+        tmp_path / "classification" / "collect_classification_stats.py", "--help", cwd=tmp_path
+    )
+    assert_refused(
+        process, f"expected {tmp_path / 'attention_dynamics'}, got {ROOT / 'attention_dynamics'}"
+    )
