@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import random
 import signal
 import time
 from pathlib import Path
@@ -244,7 +245,7 @@ def test_training_by_hand_counts_as_done(tmp_path):
 # --- Kills
 
 ONE_RUN = "classification/models/mine/h_dim=6,b_size=8,seed=20,normal"
-LONG = TINY.replace("--steps 60 --save_every 20", "--steps 20000 --save_every 4000")
+LONG = TINY.replace("--steps 60 --save_every 20", "--steps 2000 --save_every 500")
 
 
 def train_until(root: Path, stop) -> None:
@@ -288,6 +289,98 @@ def test_a_failed_job_keeps_what_scripts_have_finished(tmp_path):
     printed = run_tiny(root, f"{ONE_RUN}/run.json", "--retries", "0", code=1)
     assert "steps was 60, is 80" in printed  # the log of the failed job
     assert checksums(root, f"{ONE_RUN}/*") == before
+
+
+ALL = """
+classification:
+  datasets: [mine]
+  sources: {mine: --train train.csv --test test.csv}
+  options:
+    train: --steps 60 --save_every 20 --custom_saves 0,10
+    embedding: --epochs 2
+translation:
+  datasets: [mine]
+  sources:
+    mine: --train a.de a.en --val b.de b.en --src_lang de --trg_lang en --vocab_size 34
+  options:
+    train: --epochs 3 --save_every 5 --custom_saves 0,3
+    embedding: --epochs 2
+SequenceCopying:
+  num_vocab: [6, 8]
+  seq_length: 5
+  bsize: 4
+  options: --steps_s1 40 --save_every 10 --hidden_dim 8 --seeds 3,5
+papa:
+  runs: [encoder tiny_cola]
+  heads: {encoder: [0, 3, 5, 8]}
+  tasks: {tiny_cola: --task_dir cola}
+  files: {tiny_cola: [cola/train.tsv, cola/dev.tsv]}
+  options:
+    all: --max_seq_length 16 --pad_to_max_length true --use_papa_preprocess true --disable_tqdm true
+    train: >-
+      --do_train --do_eval --per_device_train_batch_size 4 --num_train_epochs 3 --learning_rate 1e-3
+      --eval_strategy epoch --save_strategy no
+resources:
+  SequenceCopying: {copying: {threads: 1}}
+"""
+MADE = (
+    "*/models/mine/*/model*", "*/outputs/*.pkl", "*/results/*.pkl", "*/figures/*.svg",
+    "SequenceCopying/logs/*.pkl", "papa/outputs/*/constants/*.pt", "papa/results/*.json",
+    "papa/outputs/*/sorted/sorted_heads.json",
+)  # fmt: skip
+
+
+def small_copy(root: Path) -> Path:
+    """A copy with small data for all four experiments: 43 jobs."""
+    from tiny_task import make_tiny_task  # imports transformers
+
+    tiny_copy(root, ALL)
+    for name, count in (("a", 40), ("b", 10)):
+        for language, word in (("de", "wort"), ("en", "word")):
+            lines = [f"{word}{n % 5} {word}{n % 7} {word}{n % 3}" for n in range(count)]
+            write_text(root / f"translation/{name}.{language}", "\n".join(lines) + "\n")
+    make_tiny_task(root / "papa")
+    return root
+
+
+def scripts_of(group: int) -> list[int]:
+    """The processes of a process group that run a script of an experiment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().decode().split("\0")
+            mine = os.getpgid(int(folder.name)) == group
+        except OSError:
+            continue
+        if mine and len(words) > 1 and words[1].endswith(".py"):
+            found.append(int(folder.name))
+    return sorted(found)
+
+
+@pytest.mark.faults
+def test_kills_of_random_jobs_end_in_the_same_bytes(tmp_path):
+    """All four experiments; a job that is killed three times is run by the next call."""
+    whole, killed = small_copy(tmp_path / "whole"), small_copy(tmp_path / "killed")
+    assert job_counts(run_tiny(whole, "all", "-n")).total() == 43
+    begun = time.perf_counter()
+    assert "43 of 43 steps (100%) done" in run_tiny(whole, "all")
+    print(f"undisturbed: {time.perf_counter() - begun:.0f} s")
+    begun = time.perf_counter()
+    assert "Nothing to be done" in run_tiny(whole, "all")
+    print(f"up to date: {time.perf_counter() - begun:.1f} s")
+    rng, kills, calls, code = random.Random(0), 0, 0, None
+    while code != 0 or kills < 20:
+        assert code in (None, 1), (killed / "snakemake.txt").read_text()
+        process = start(killed, "all", "--cores", "2", "--configfile", "tiny.yaml")
+        calls += 1
+        while process.poll() is None:
+            time.sleep(rng.uniform(0, 4))
+            if kills < 20 and (scripts := scripts_of(process.pid)):
+                os.kill(rng.choice(scripts), rng.choice((signal.SIGKILL, signal.SIGTERM)))
+                kills += 1
+        code = process.returncode
+    print(f"{kills} kills in {calls} calls")
+    assert checksums(killed, *MADE) == checksums(whole, *MADE)
 
 
 # --- Wrong input
