@@ -1,4 +1,4 @@
-"""The command line of the four scripts: the published options, and the Trainer's own."""
+"""Command line of the four scripts: the published options and those of the Trainer."""
 
 import argparse
 import dataclasses
@@ -18,18 +18,16 @@ class ModelArguments:
     _argument_group_name = "model"  # of --help
 
     model_name_or_path: str = HfArg(
-        help="a name of the hub, a local folder, or minilm (the packaged MiniLM of "
+        help="model name on the hub, local directory, or minilm (packaged MiniLM of "
         "papa/requirements.txt)"
     )
     tokenizer_name: str | None = HfArg(
-        default=None, help="of the tokenizer, if it is not beside the model"
+        default=None, help="tokenizer name or directory (default: that of the model)"
     )
     cache_dir: str | None = HfArg(
-        default=None, help="where downloads and cached encoder states are kept"
+        default=None, help="cache directory for downloads and encoder states"
     )
-    model_revision: str = HfArg(
-        default="main", help="branch, tag or commit of the model on the hub"
-    )
+    model_revision: str = HfArg(default="main", help="branch, tag or commit of the hub's model")
 
 
 @dataclasses.dataclass
@@ -39,32 +37,41 @@ class DataArguments:
     _argument_group_name = "task and examples"  # of --help
 
     task_name: str | None = HfArg(
-        default=None, help="a GLUE task (cola, mrpc, ...); ner, pos or chunk for tokens"
+        default=None, help="GLUE task (cola, mrpc, ...), or ner, pos or chunk for labelled words"
     )
     task_dir: str | None = HfArg(
-        default=None, help="a folder of the task's GLUE files (train.tsv, dev.tsv, ...)"
+        default=None, help="directory of the task's GLUE files (train.tsv, dev.tsv, ...)"
     )
-    dataset_name: str | None = HfArg(default=None, help="a data set of the hub")
-    dataset_config_name: str | None = HfArg(default=None, help="its configuration")
+    dataset_name: str | None = HfArg(default=None, help="dataset on the hub")
+    dataset_config_name: str | None = HfArg(default=None, help="configuration of --dataset_name")
     train_file: str | None = HfArg(
-        default=None, help="csv, tsv or json; for tokens also CoNLL and CoNLL-U (.gz too)"
+        default=None, help="training data: csv, tsv or json; for words CoNLL, CoNLL-U or json"
     )
-    validation_file: str | None = HfArg(default=None, help="as --train_file")
-    test_file: str | None = HfArg(default=None, help="as --train_file, for --do_predict")
+    validation_file: str | None = HfArg(default=None, help="validation data in such a format")
+    test_file: str | None = HfArg(default=None, help="test data for --do_predict")
     max_seq_length: int = HfArg(
-        default=128, aliases=["--max_length"], help="positions of an example, longer ones are cut"
+        default=128, aliases=["--max_length"], help="tokens per example; longer ones are cut"
     )
     pad_to_max_length: bool = HfArg(
-        default=True, help="pad every example to --max_seq_length; else batches to their longest"
+        default=True, help="padding to --max_seq_length instead of the longest of the batch"
     )
-    max_train_samples: int | None = HfArg(default=None, help="train on the first ones only")
-    max_eval_samples: int | None = HfArg(default=None, help="evaluate on the first ones only")
-    max_predict_samples: int | None = HfArg(default=None, help="predict the first ones only")
+    max_train_samples: int | None = HfArg(default=None, help="number of leading training examples")
+    max_eval_samples: int | None = HfArg(default=None, help="number of leading validation examples")
+    max_predict_samples: int | None = HfArg(default=None, help="number of leading test examples")
     overwrite_output: bool = HfArg(
         default=False,
         aliases=["--overwrite", "--overwrite_output_dir"],
-        help="make a finished output anew",
+        help="replacement of a finished output",
     )
+
+    @property
+    def files(self) -> dict[str, str | None]:
+        """The user's own files by split."""
+        return {
+            "train": self.train_file,
+            "validation": self.validation_file,
+            "test": self.test_file,
+        }
 
     def max_samples(self, split: str) -> int | None:
         """How many examples of a split are used, None for all of them."""
@@ -74,75 +81,75 @@ class DataArguments:
 
 @dataclasses.dataclass
 class TokenArguments:
-    """What is particular to token classification."""
+    """Options of token classification only."""
 
     _argument_group_name = "labelled words"  # of --help
 
     text_column_name: str | None = HfArg(
-        default=None, help="the column of the words (tokens, or the first one)"
+        default=None, help="column of the words (default: tokens, or the first one)"
     )
     label_column_name: str | None = HfArg(
-        default=None, help="the column of their labels ({task_name}_tags, or the second one)"
+        default=None, help="column of the labels (default: {task_name}_tags, or the second one)"
     )
     label_all_tokens: bool = HfArg(
-        default=False, help="label every piece of a word, not only its first"
+        default=False, help="labels on all subword tokens of a word, not only its first one"
     )
     return_entity_level_metrics: bool = HfArg(
-        default=False, help="scores of each kind of entity, too"
+        default=False, help="additional scores of each entity type"
     )
 
 
 @dataclasses.dataclass
 class LayoutArguments:
-    """Where the tokens of an example stand (Step 0)."""
+    """The positions of the tokens of an example (Step 0)."""
 
     _argument_group_name = "layout of the tokens (Step 0)"  # of --help
 
     use_papa_preprocess: bool = HfArg(
         default=False,
-        help="first part from position 0, second part from the middle, the last SEP at the end",
+        help="layout of the paper: first part from position 0, second from the middle, SEP last",
     )
     published_token_types: bool = HfArg(
         default=False,
-        help="leave token type ids where they were when tokens move, as published (departure 12)",
+        help="token type ids that do not move with their tokens, as published (departure 12)",
     )
     drop_unused_positions: bool = HfArg(
         default=True,
-        help="leave out positions that no example of a batch uses: same results, less work",
+        help="removal of positions that no example of a batch uses (same results, faster)",
     )
 
 
 @dataclasses.dataclass
 class PapaArguments:
-    """What becomes of the heads, and what is trained."""
+    """Which heads are constant, and what is trained."""
 
     _argument_group_name = "attention, and what is trained"  # of --help
 
     use_freeze_extract_pooler: bool = HfArg(
-        default=False, help="classify from the states of all layers, not of the last one"
+        default=False, help="classification from the states of all layers, not only the last"
     )
     static_heads_dir: str | None = HfArg(
-        default=None, help="folder of the constants (avgs.pt, of the *_avgs_creator script)"
+        default=None, help="directory of the constants (avgs.pt of the *_avgs_creator script)"
     )
     sort_calculating: bool = HfArg(
-        default=False, help="Step 2: learn which heads can be replaced, and write the order"
+        default=False, help="Step 2: learning and writing of the order of the heads"
     )
     sorting_heads_dir: str | None = HfArg(
-        default=None, help="folder of that order (sorted_heads.json)"
+        default=None, help="directory of the order of the heads (sorted_heads.json)"
     )
     static_heads_num: int = HfArg(
-        default=0, help="Step 3: so many heads, the first of the order, become constant"
+        default=0, help="Step 3: number of constant heads (the first ones of the order)"
     )
     grad_for_classifier_only: bool = HfArg(
-        default=False, help="train classifier and pooler, the encoder is frozen"
+        default=False, help="frozen encoder: only classifier and pooler are trained"
     )
     grad_for_classifier_and_static_only: bool = HfArg(
-        default=False, help="train the constants, too"
+        default=False, help="frozen encoder: classifier, pooler and constants are trained"
     )
     cache_encoder_states: bool = HfArg(
         default=False,
-        help="compute the frozen encoder's states once, without dropout, and train the head on "
-        "them (departure 13)",
+        help="training on states of the frozen encoder that are computed once, without dropout "
+        "(departure 13)",
     )
 
     @property
@@ -162,12 +169,12 @@ class TrainerArguments(TrainingArguments):
 
     _argument_group_name = "training (options of the transformers library)"  # of --help
 
-    output_dir: str = HfArg(help="where results, checkpoints and the model are written")
+    output_dir: str = HfArg(help="output directory of results, checkpoints and the model")
     eval_strategy: IntervalStrategy | str = dataclasses.field(
         default="no",
         metadata={
             "aliases": ["--evaluation_strategy"],
-            "help": "when to evaluate: no, steps or epoch",
+            "help": "interval of evaluation: no, steps or epoch",
         },
     )
 
@@ -186,14 +193,16 @@ class TrainerArguments(TrainingArguments):
 
 @dataclasses.dataclass
 class AveragesArguments:
-    """Of the scripts that average attention."""
+    """Options of the scripts that average attention."""
 
     _argument_group_name = "output and hardware"  # of --help
 
-    output_dir: str = HfArg(help="where the constants are written")
-    per_device_train_batch_size: int = HfArg(default=8, help="examples in a batch")
-    seed: int = HfArg(default=42, help="of the library's generators; nothing is drawn")
-    device: Literal["auto", "cpu", "cuda", "mps"] = HfArg(default="auto", help="where to compute")
+    output_dir: str = HfArg(help="output directory of the constants")
+    per_device_train_batch_size: int = HfArg(default=8, help="batch size")
+    seed: int = HfArg(default=42, help="random seed (has no effect on the averages)")
+    device: Literal["auto", "cpu", "cuda", "mps"] = HfArg(
+        default="auto", help="device of the computation"
+    )
     disable_tqdm: bool = HfArg(default=False, help="no progress bar")
 
 
@@ -202,10 +211,10 @@ class _Parser(HfArgumentParser):
         self.exit(2, one_line(f"{self.prog}: error: {message} (see --help)") + "\n")
 
 
-def parse(description: str, kinds: tuple[type, ...], argv: list[str] | None) -> tuple:
-    """An instance of each of ``kinds`` (dataclasses) from the command line.
+def parse(description: str, argv: list[str] | None, *kinds: type) -> tuple:
+    """The parser, and an instance of each of ``kinds`` (dataclasses) from the command line.
 
-    Ends with one line and exit code 2 on options that are unknown or do not fit.
+    Exits with one line and code 2 on unknown and invalid options.
     """
     parser = _Parser(
         kinds, description=description, formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -218,13 +227,20 @@ def parse(description: str, kinds: tuple[type, ...], argv: list[str] | None) -> 
         try:
             parsed.append(kind(**{name: values[name] for name in names}))
         except (ValueError, NotImplementedError, ImportError, RuntimeError) as error:
-            # What TrainingArguments refuses, and devices and packages that are not there.
+            # Values that TrainingArguments rejects; missing devices and packages.
             parser.error(" ".join(str(error).split()))
+    _check_counts(parser, *parsed)
     return parser, *parsed
 
 
+def parse_averages(description: str, argv: list[str] | None, *more: type) -> list:
+    """The arguments of a script that averages attention, and those of ``more`` dataclasses."""
+    kinds = (ModelArguments, DataArguments, LayoutArguments, AveragesArguments)
+    return parse(description, argv, *kinds, *more)[1:]
+
+
 class Options(NamedTuple):
-    """All options of run_papa_glue.py and run_papa_ner.py but those of tokens."""
+    """All options of run_papa_glue.py and run_papa_ner.py except :class:`TokenArguments`."""
 
     model: ModelArguments
     data: DataArguments
@@ -242,27 +258,26 @@ class Options(NamedTuple):
         }
         return [split for split, is_wanted in wanted.items() if is_wanted]
 
-    @property
-    def files(self) -> dict[str, str | None]:
-        """The user's own files by split."""
-        data = self.data
-        return {
-            "train": data.train_file,
-            "validation": data.validation_file,
-            "test": data.test_file,
-        }
+
+def parse_run(description: str, argv: list[str] | None, *more: type) -> tuple:
+    """The parser, the options of a training script, and the arguments of ``more`` dataclasses.
+
+    Exits with one line and code 2 on options that contradict each other.
+    """
+    parser, *parsed = parse(description, argv, *Options.__annotations__.values(), *more)
+    options = Options(*parsed[: len(Options._fields)])
+    _check_options(parser, options)
+    return parser, options, *parsed[len(Options._fields) :]
 
 
-def check_options(parser: _Parser, options: Options) -> None:
-    """End with one line and exit code 2 on options that contradict each other."""
+def _check_options(parser: _Parser, options: Options) -> None:
     papa = options.papa
     if not options.splits:
         parser.error("nothing to do: give --do_train, --do_eval or --do_predict")
     if papa.sort_calculating and not options.trainer.do_train:
-        parser.error("--sort_calculating needs --do_train: the order is learnt")
+        parser.error("--sort_calculating needs --do_train: the order is learned")
     if len(papa.freezing) > 1:
         parser.error(f"--{papa.freezing[0]} and --{papa.freezing[1]} exclude each other")
-    check_counts(parser, *options)
     epochs = options.trainer.num_train_epochs
     if options.trainer.do_train and options.trainer.max_steps < 1 and not epochs > 0:
         parser.error(f"--num_train_epochs must be above 0, not {epochs}")
@@ -275,9 +290,9 @@ def check_options(parser: _Parser, options: Options) -> None:
         parser.error("--sort_calculating mixes all heads: give no --static_heads_num")
     if (papa.sort_calculating or papa.static_heads_num) and papa.static_heads_dir is None:
         what = "--sort_calculating" if papa.sort_calculating else "--static_heads_num"
-        parser.error(f"{what} needs --static_heads_dir, the folder of the constants")
+        parser.error(f"{what} needs --static_heads_dir, the directory of the constants")
     if papa.static_heads_num and papa.sorting_heads_dir is None:
-        parser.error("--static_heads_num needs --sorting_heads_dir, the folder of the order")
+        parser.error("--static_heads_num needs --sorting_heads_dir, the directory of the order")
     if papa.grad_for_classifier_and_static_only and not papa.static_heads_num:
         parser.error("--grad_for_classifier_and_static_only needs a --static_heads_num above 0")
     if papa.cache_encoder_states and not (
@@ -294,9 +309,8 @@ def check_options(parser: _Parser, options: Options) -> None:
         )
 
 
-def check_counts(parser: _Parser, *parsed) -> None:
-    """End with one line and exit code 2 on a count of examples or positions below 1, or a seed that
-    no generator takes."""
+def _check_counts(parser: _Parser, *parsed) -> None:
+    """Reject counts of examples or positions below 1, and seeds that no generator takes."""
     counts = (
         "max_seq_length", "max_train_samples", "max_eval_samples", "max_predict_samples",
         "per_device_train_batch_size", "per_device_eval_batch_size",

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from attention import Positions
 from checksums import examples_checksum, weights_checksum
+from metrics import IGNORED
 from models import FrozenHead, PapaModel
-from tasks import IGNORED
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm import tqdm

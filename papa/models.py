@@ -12,7 +12,7 @@ from encoders import (
     quiet_library,
     replace_attention,
 )
-from tasks import IGNORED
+from metrics import IGNORED
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import (

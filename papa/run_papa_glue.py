@@ -22,9 +22,10 @@ import functools
 from pathlib import Path
 
 import arguments
-from data import SequenceTask, encode_sequences, load_sequence_task
+from data import sequence_datasets
 from encoders import open_encoder
-from tasks import metrics
+from glue import GLUE, SequenceTask
+from metrics import metrics
 from training import run
 from transformers.trainer_utils import PredictionOutput
 
@@ -34,59 +35,38 @@ from attention_dynamics.storage.files import write_text
 
 
 def parse_args(argv=None) -> arguments.Options:
-    kinds = (
-        arguments.ModelArguments,
-        arguments.DataArguments,
-        arguments.LayoutArguments,
-        arguments.PapaArguments,
-        arguments.TrainerArguments,
-    )
-    parser, *parsed = arguments.parse(__doc__, kinds, argv)
-    options = arguments.Options(*parsed)
-    arguments.check_options(parser, options)
-    return options
+    return arguments.parse_run(__doc__, argv)[1]
 
 
 def write_predictions(
     folder: Path, task: SequenceTask, predicted: dict[str, PredictionOutput]
 ) -> None:
-    """Write a line per test example, its label or value, as GLUE's server takes it."""
+    """Write a line per test example in the format of submissions to GLUE.
+
+    That is the label's number, but its name for mnli, qnli, rte and your own task, or the score of
+    stsb, from 0 to 5.
+    """
+    names = task.labels
+    if task.name and not GLUE[task.name].submits_names:
+        names = range(len(task.labels))
     for split, output in predicted.items():
         name = (task.name or "own") + ("-mm" if split.endswith("mismatched") else "")
         if task.labels:
-            values = [task.labels[number] for number in output.predictions.argmax(axis=1)]
+            values = [names[number] for number in output.predictions.argmax(axis=1)]
         else:
-            values = [f"{value:.3f}" for value in output.predictions[:, 0]]
-        lines = "".join(f"{place}\t{value}\n" for place, value in enumerate(values))
+            scores = output.predictions[:, 0]
+            values = [f"{value:.3f}" for value in (scores.clip(0, 5) if task.name else scores)]
+        lines = "".join(f"{index}\t{value}\n" for index, value in enumerate(values))
         write_text(folder / f"predict_results_{name}.txt", "index\tprediction\n" + lines)
 
 
 def main(argv=None) -> None:
     options = parse_args(argv)
-    data, layout = options.data, options.layout
     set_seed(options.trainer.seed)
     encoder = open_encoder(options.model)
-    task = load_sequence_task(
-        data.task_name,
-        files=options.files,
-        task_dir=data.task_dir,
-        dataset_name=data.dataset_name,
-        dataset_config_name=data.dataset_config_name,
-        cache_dir=options.model.cache_dir,
-        splits=options.splits,
+    task, datasets = sequence_datasets(
+        encoder.tokenizer, options.model, options.data, options.layout, options.splits
     )
-    datasets = {
-        name: encode_sequences(
-            split,
-            encoder.tokenizer,
-            data.max_seq_length,
-            papa_layout=layout.use_papa_preprocess,
-            pad_to_max_length=data.pad_to_max_length,
-            published_token_types=layout.published_token_types,
-            max_samples=data.max_samples(name),
-        )
-        for name, split in task.splits.items()
-    }
     run(
         "sequence",
         task.name or "own",

@@ -19,12 +19,13 @@ all_results.json, eval_results.json, trainer_state.json and run.json to --output
 model, unless --save_strategy is no.
 """
 
+import functools
 from pathlib import Path
 
 import arguments
-from data import encode_tokens, load_token_task
+from data import token_datasets
 from encoders import open_encoder
-from tasks import IGNORED, token_metrics
+from metrics import IGNORED, token_metrics
 from training import run
 from transformers.trainer_utils import PredictionOutput
 
@@ -34,26 +35,16 @@ from attention_dynamics.storage.files import write_text
 
 
 def parse_args(argv=None) -> tuple[arguments.Options, arguments.TokenArguments]:
-    kinds = (
-        arguments.ModelArguments,
-        arguments.DataArguments,
-        arguments.LayoutArguments,
-        arguments.PapaArguments,
-        arguments.TrainerArguments,
-        arguments.TokenArguments,
-    )
-    parser, *parsed, tokens = arguments.parse(__doc__, kinds, argv)
-    options = arguments.Options(*parsed)
+    parser, options, tokens = arguments.parse_run(__doc__, argv, arguments.TokenArguments)
     if options.data.task_dir is not None:
         parser.error("--task_dir is for GLUE: give --train_file and --validation_file")
-    arguments.check_options(parser, options)
     return options, tokens
 
 
 def write_predictions(
     folder: Path, labels: tuple[str, ...], predicted: dict[str, PredictionOutput]
 ) -> None:
-    """Write a line per sentence of the test split, the labels of its words (those not cut off)."""
+    """Write a line per sentence of the test split, the labels of its words (if not cut off)."""
     for output in predicted.values():
         rows = zip(output.predictions.argmax(axis=2), output.label_ids, strict=True)
         lines = [" ".join(labels[number] for number in row[of != IGNORED]) for row, of in rows]
@@ -62,45 +53,25 @@ def write_predictions(
 
 def main(argv=None) -> None:
     options, tokens = parse_args(argv)
-    data, layout = options.data, options.layout
     set_seed(options.trainer.seed)
     encoder = open_encoder(options.model)
-    task = load_token_task(
-        data.task_name or "ner",
-        files=options.files,
-        dataset_name=data.dataset_name,
-        dataset_config_name=data.dataset_config_name,
-        text_column_name=tokens.text_column_name,
-        label_column_name=tokens.label_column_name,
-        cache_dir=options.model.cache_dir,
-        splits=options.splits,
+    task, datasets = token_datasets(
+        encoder.tokenizer, options.model, options.data, options.layout, tokens, options.splits
     )
-    datasets = {
-        name: encode_tokens(
-            task.splits[name],
-            task.labels,
-            encoder.tokenizer,
-            data.max_seq_length,
-            papa_layout=layout.use_papa_preprocess,
-            pad_to_max_length=data.pad_to_max_length,
-            label_all_tokens=tokens.label_all_tokens,
-            max_samples=data.max_samples(name),
-        )
-        for name in options.splits
-    }
     run(
         "token",
         task.name,
         task.labels,
         encoder,
         datasets,
-        lambda logits, labels: token_metrics(
-            task.name, logits, labels, task.labels, tokens.return_entity_level_metrics
+        functools.partial(
+            token_metrics,
+            task.name,
+            names=task.labels,
+            entity_level=tokens.return_entity_level_metrics,
         ),
         options,
-        lambda predicted: write_predictions(
-            Path(options.trainer.output_dir), task.labels, predicted
-        ),
+        functools.partial(write_predictions, Path(options.trainer.output_dir), task.labels),
     )
 
 

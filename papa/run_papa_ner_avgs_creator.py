@@ -11,51 +11,21 @@ attention_patterns_sums.pt (L, L), all float32, and about.json.
 
 import arguments
 from constants import make_constants
-from data import encode_tokens, load_token_task
+from data import token_datasets
 from encoders import open_encoder
 
 from attention_dynamics.cli import run_script
 from attention_dynamics.device import set_seed
 
 
-def parse_args(argv=None) -> list:
-    kinds = (
-        arguments.ModelArguments,
-        arguments.DataArguments,
-        arguments.LayoutArguments,
-        arguments.AveragesArguments,
-        arguments.TokenArguments,
-    )
-    parser, *parsed = arguments.parse(__doc__, kinds, argv)
-    arguments.check_counts(parser, *parsed)
-    return parsed
-
-
 def main(argv=None) -> None:
-    model_args, data, layout, args, tokens = parse_args(argv)
+    model, data, layout, args, tokens = arguments.parse_averages(
+        __doc__, argv, arguments.TokenArguments
+    )
     set_seed(args.seed)
-    encoder = open_encoder(model_args)
-    task = load_token_task(
-        data.task_name or "ner",
-        files={"train": data.train_file},
-        dataset_name=data.dataset_name,
-        dataset_config_name=data.dataset_config_name,
-        text_column_name=tokens.text_column_name,
-        label_column_name=tokens.label_column_name,
-        cache_dir=model_args.cache_dir,
-        splits=["train"],
-    )
-    dataset = encode_tokens(
-        task.splits["train"],
-        task.labels,
-        encoder.tokenizer,
-        data.max_seq_length,
-        papa_layout=layout.use_papa_preprocess,
-        pad_to_max_length=data.pad_to_max_length,
-        label_all_tokens=tokens.label_all_tokens,
-        max_samples=data.max_train_samples,
-    )
-    make_constants(encoder, "token", dataset, data, layout, args)
+    encoder = open_encoder(model)
+    _, datasets = token_datasets(encoder.tokenizer, model, data, layout, tokens, ["train"])
+    make_constants(encoder, "token", datasets["train"], data, layout, args)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import statistics
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tasks import main_metric
+from metrics import main_metric
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.storage.files import read_json

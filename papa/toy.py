@@ -1,11 +1,12 @@
-"""A small generated task of acceptability, in the format of CoLA, to try PAPA without a download.
+"""Generate a small task of entailment in the format of RTE, to try PAPA without a download.
 
     python toy.py
-    python run_papa_glue.py --task_name cola --task_dir data/toy ...
+    python run_papa_glue.py --task_name rte --task_dir data/toy ...
 
-Writes ``data/toy/train.tsv`` and ``dev.tsv``: English sentences of one grammar, half of them made
-unacceptable by one mistake, of agreement (of the verb, a determiner or a reflexive) or of word
-order. What is wrong shows in which words stand where, hardly in which words there are.
+Writes ``data/toy/train.tsv`` and ``dev.tsv``: "Anna bought plums, rice and tea." entails "Anna
+bought rice.", and does not entail "Anna bought soap.". Premise and hypothesis each hold every word
+equally often with both labels, so the label is in their relation: some head has to compare words,
+which constant attention cannot do.
 """
 
 import argparse
@@ -17,126 +18,55 @@ from attention_dynamics.cli import run_script, script_parser
 from attention_dynamics.cli import seed as seed_number
 from attention_dynamics.storage.files import write_text
 
-# (singular, plural, reflexive of the singular)
-NOUNS = [
-    ("boy", "boys", "himself"),
-    ("king", "kings", "himself"),
-    ("father", "fathers", "himself"),
-    ("brother", "brothers", "himself"),
-    ("waiter", "waiters", "himself"),
-    ("girl", "girls", "herself"),
-    ("queen", "queens", "herself"),
-    ("mother", "mothers", "herself"),
-    ("sister", "sisters", "herself"),
-    ("waitress", "waitresses", "herself"),
-    ("dog", "dogs", "itself"),
-    ("cat", "cats", "itself"),
-    ("horse", "horses", "itself"),
-    ("bird", "birds", "itself"),
-    ("bear", "bears", "itself"),
-]
-REFLEXIVE = "themselves"
-# All verbs and determiners: (with a singular, with a plural).
-INTRANSITIVE = [
-    ("sleeps", "sleep"),
-    ("laughs", "laugh"),
-    ("waits", "wait"),
-    ("sings", "sing"),
-    ("runs", "run"),
-    ("works", "work"),
-    ("swims", "swim"),
-    ("smiles", "smile"),
-]
-TRANSITIVE = [
-    ("sees", "see"),
-    ("likes", "like"),
-    ("helps", "help"),
-    ("follows", "follow"),
-    ("knows", "know"),
-    ("admires", "admire"),
-    ("hears", "hear"),
-    ("trusts", "trust"),
-]
-COPULA = ("is", "are")
-DETERMINERS = [("this", "these"), ("that", "those"), ("a", "many"), ("every", "several")]
-ADJECTIVES = ["young", "tall", "happy", "quiet", "clever", "tired", "famous", "hungry"]
-PREPOSITIONS = ["near", "behind", "beside"]
-ADVERBIALS = ["today", "every day", "in the morning", "very loudly", "with great care"]
-
-TRAIN, DEV = 1000, 300
-MISTAKES = ("verb", "determiner", "reflexive", "order")
+PEOPLE = ("Anna", "Tom", "Peter", "Lucy", "Mark", "Julia", "David", "Emma")
+VERBS = ("bought", "sold", "found", "needed", "wanted", "forgot")
+GOODS = (
+    "apples", "beans", "bread", "butter", "carrots", "cheese", "eggs", "flour", "grapes", "honey",
+    "lemons", "milk", "nuts", "olives", "onions", "pears", "plums", "rice", "salt", "soap",
+    "sugar", "tea", "tomatoes", "wine",
+)  # fmt: skip
+SIZES = {"train": 1000, "dev": 300}
+LISTED = (3, 4, 5)  # how many things a premise lists
 
 
-def make_sentences(number: int, seed: int) -> list[tuple[str, bool]]:
-    """``number`` different sentences and whether each is acceptable, by turns."""
+def make_pairs(number: int, seed: int) -> list[tuple[str, str, bool]]:
+    """``number`` different (premise, hypothesis, entailed), every second one entailed."""
     rng = random.Random(seed)
-    found: dict[str, bool] = {}
-    while len(found) < number:
-        acceptable = len(found) % 2 == 0
-        found.setdefault(
-            make_sentence(rng, None if acceptable else rng.choice(MISTAKES)), acceptable
-        )
-    return list(found.items())
+    pairs: dict[tuple[str, str], bool] = {}
+    while len(pairs) < number:
+        entailed = len(pairs) % 2 == 0
+        pairs.setdefault(make_pair(rng, entailed), entailed)
+    return [(*pair, entailed) for pair, entailed in pairs.items()]
 
 
-def make_sentence(rng: random.Random, mistake: str | None) -> str:
-    """One sentence, with one of the ``MISTAKES`` or none.
-
-    Between subject and verb there may be another noun, of the other number, for the verb not to
-    agree with.
-    """
-    plural = rng.random() < 0.5
-    noun = rng.choice(NOUNS)
-    words = _noun_phrase(rng, plural, noun, wrong=mistake == "determiner")
-    head = len(words) - 1
-    between = rng.random()
-    if between < 0.3:
-        words += [rng.choice(PREPOSITIONS), *_noun_phrase(rng, not plural)]
-    elif between < 0.5:
-        words += ["that", *_noun_phrase(rng, not plural), rng.choice(TRANSITIVE)[not plural]]
-    verb = len(words)
-    agrees = plural != (mistake == "verb")
-    kind = "reflexive" if mistake == "reflexive" else rng.choice(["object", "adjective", "none"])
-    if kind == "none":
-        words += [rng.choice(INTRANSITIVE)[agrees], rng.choice(ADVERBIALS)]
-    elif kind == "adjective":
-        words += [COPULA[agrees], rng.choice(ADJECTIVES)]
-    else:
-        words.append(rng.choice(TRANSITIVE)[agrees])
-        if kind == "reflexive" or rng.random() < 0.4:
-            words.append(REFLEXIVE if plural != (mistake == "reflexive") else noun[2])
-        else:
-            words += _noun_phrase(rng, rng.random() < 0.5)
-    if mistake == "order":
-        # The determiner behind the word that follows it, or the verb before its subject's noun.
-        place, target = rng.choice([(0, 1), (verb, head)])
-        words.insert(target, words.pop(place))
-    text = " ".join(words)
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _noun_phrase(rng: random.Random, plural: bool, noun=None, wrong: bool = False) -> list[str]:
-    """A determiner, perhaps an adjective, and a noun; ``wrong``: they do not agree."""
-    determiner = rng.choice(DETERMINERS)[plural != wrong] if wrong or rng.random() < 0.5 else "the"
-    adjective = [rng.choice(ADJECTIVES)] if rng.random() < 0.4 else []
-    return [determiner, *adjective, (noun or rng.choice(NOUNS))[plural]]
+def make_pair(rng: random.Random, entailed: bool) -> tuple[str, str]:
+    """A premise that lists goods, and a hypothesis on one of them (``entailed``) or another."""
+    subject = f"{rng.choice(PEOPLE)} {rng.choice(VERBS)}"
+    *listed, other = rng.sample(GOODS, rng.choice(LISTED) + 1)
+    premise = f"{subject} {', '.join(listed[:-1])} and {listed[-1]}."
+    return premise, f"{subject} {rng.choice(listed) if entailed else other}."
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = script_parser(__doc__)
-    parser.add_argument("--seed", type=seed_number, default=0, help="of the sentences (0)")
-    parser.add_argument("--output_dir", default="data/toy", help="where to write (data/toy)")
+    parser.add_argument("--seed", type=seed_number, default=0, help="random seed (default 0)")
+    parser.add_argument("--output_dir", default="data/toy", help="output directory (data/toy)")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    sentences = make_sentences(TRAIN + DEV, args.seed)
+    pairs = make_pairs(sum(SIZES.values()), args.seed)
     folder = Path(args.output_dir)
-    for split, part in (("train", sentences[:TRAIN]), ("dev", sentences[TRAIN:])):
-        lines = (f"toy\t{int(good)}\t{'' if good else '*'}\t{text}\n" for text, good in part)
-        write_text(folder / f"{split}.tsv", "".join(lines))
-    print(f"{TRAIN} and {DEV} sentences in {folder}/", file=sys.stderr)
+    first = 0
+    for split, size in SIZES.items():
+        rows = ["index\tsentence1\tsentence2\tlabel\n"]
+        for index, (*texts, entailed) in enumerate(pairs[first : first + size]):
+            label = "entailment" if entailed else "not_entailment"
+            rows.append("\t".join((str(index), *texts, label)) + "\n")
+        write_text(folder / f"{split}.tsv", "".join(rows))
+        first += size
+    print(f"{SIZES['train']} and {SIZES['dev']} pairs in {folder}/", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import gzip
 import json
 import math
-import random
 
 import datasets
 import huggingface_hub
@@ -174,7 +173,7 @@ def rows_of(encoded, column: str) -> list[list[int]]:
 
 
 def test_encoded_sentences(papa, bert):
-    split = papa.data.SequenceSplit([("the dogs run",), ("",), ("cat and dog",)], [1, 0, 1])
+    split = papa.glue.SequenceSplit([("the dogs run",), ("",), ("cat and dog",)], [1, 0, 1])
     encoded = papa.data.encode_sequences(split, bert, 8, papa_layout=True)
     assert rows_of(encoded, "input_ids") == [
         [1, 4, 5, 6, 0, 0, 0, 2],  # "run" is beyond the half
@@ -196,7 +195,7 @@ def test_encoded_sentences(papa, bert):
 
 
 def test_token_types_of_pairs_move_unless_published(papa, bert):
-    split = papa.data.SequenceSplit([("the dog", "cat and")], [0])
+    split = papa.glue.SequenceSplit([("the dog", "cat and")], [0])
     ids = [1, 4, 5, 0, 0, 2, 9, 8, 0, 2]
     moved = papa.data.encode_sequences(split, bert, 10, papa_layout=True)
     assert rows_of(moved, "input_ids") == [ids]
@@ -210,14 +209,14 @@ def test_token_types_of_pairs_move_unless_published(papa, bert):
 
 
 def test_long_pairs_are_cut_the_longer_first(papa, bert):
-    split = papa.data.SequenceSplit([("the the the the the the", "cat and")], [0])
+    split = papa.glue.SequenceSplit([("the the the the the the", "cat and")], [0])
     encoded = papa.data.encode_sequences(split, bert, 10, papa_layout=True)
     # The tokeniser leaves 7 words and 3 special tokens; the layout 4 + 1 before the half.
     assert rows_of(encoded, "input_ids") == [[1, 4, 4, 4, 4, 2, 9, 8, 0, 2]]
 
 
 def test_pairs_of_roberta(papa, roberta):
-    split = papa.data.SequenceSplit([("a", "b"), ("", "")], [0.5, 2.0])
+    split = papa.glue.SequenceSplit([("a", "b"), ("", "")], [0.5, 2.0])
     encoded = papa.data.encode_sequences(split, roberta, 10, papa_layout=True)
     assert set(encoded[0]) == {"input_ids", "attention_mask", "labels"}
     assert rows_of(encoded, "input_ids") == [
@@ -243,7 +242,7 @@ def test_align_labels(papa):
 
 
 def test_encoded_words(papa, bert, roberta):
-    split = papa.data.TokenSplit([["the", "dogs", "run"]], [["O", "B-X", "I-X"]])
+    split = papa.token_tasks.TokenSplit([["the", "dogs", "run"]], [["O", "B-X", "I-X"]])
     encode = papa.data.encode_tokens
     encoded = encode(split, LABELS, bert, 8, papa_layout=True)
     assert rows_of(encoded, "input_ids") == [[1, 4, 5, 6, 7, 0, 0, 2]]
@@ -256,21 +255,42 @@ def test_encoded_words(papa, bert, roberta):
     assert rows_of(cut, "labels") == [[-100, 2, 0, -100]]
     plain = encode(split, LABELS, bert, 8, papa_layout=False)
     assert rows_of(plain, "input_ids") == [[1, 4, 5, 6, 7, 2, 0, 0]]
-    letters = papa.data.TokenSplit([["ab", "c"]], [["B-X", "O"]])
+    letters = papa.token_tasks.TokenSplit([["ab", "c"]], [["B-X", "O"]])
     encoded = encode(letters, LABELS, roberta, 9, papa_layout=True)
     assert rows_of(encoded, "input_ids") == [[0, 4, 5, 6, 4, 7, 1, 1, 2]]
     assert rows_of(encoded, "labels") == [[-100, 0, -100, -100, 2, -100, -100, -100, -100]]
 
 
+def test_special_tokens_in_texts_are_text(papa, bert, roberta):
+    split = papa.glue.SequenceSplit([("the [SEP] dog",)], [0])
+    unknown = bert.unk_token_id  # of "[", "sep" and "]"
+    (ids,) = rows_of(papa.data.encode_sequences(split, bert, 14, papa_layout=True), "input_ids")
+    assert ids == [1, 4, *[unknown] * 3, 5, *[0] * 7, 2]
+    split = papa.token_tasks.TokenSplit([["a", "</s>"]], [["O", "B-X"]])
+    encoded = papa.data.encode_tokens(split, LABELS, roberta, 12, papa_layout=True)
+    assert rows_of(encoded, "input_ids")[0].count(roberta.sep_token_id) == 1
+    assert rows_of(encoded, "labels")[0][:4] == [-100, 2, -100, 0]
+
+
+def test_lost_words_are_counted(papa, bert, capsys):
+    split = papa.token_tasks.TokenSplit(
+        [["the", "dogs", "run"], ["the", "\u200b"], ["cat"]], [["O"] * 3, ["O"] * 2, ["O"]]
+    )
+    papa.data.encode_tokens(split, LABELS, bert, 4, papa_layout=True)
+    assert "2 of 6 words, in 2 of 3 sentences, are beyond --max_seq_length 4" in (
+        capsys.readouterr().err
+    )
+
+
 def test_lengths_a_tokeniser_cannot_do(papa, bert):
-    split = papa.data.SequenceSplit([("the", "dog")], [0])
+    split = papa.glue.SequenceSplit([("the", "dog")], [0])
     with refused("--max_seq_length 65", "at most 64"):
         papa.data.encode_sequences(split, bert, 65, papa_layout=True)
     with refused("--max_seq_length 3", "at least 4"):
         papa.data.encode_sequences(split, bert, 3, papa_layout=True)
     with refused("--max_seq_length 2", "at least 3"):
         papa.data.encode_tokens(
-            papa.data.TokenSplit([["the"]], [["O"]]), LABELS, bert, 2, papa_layout=True
+            papa.token_tasks.TokenSplit([["the"]], [["O"]]), LABELS, bert, 2, papa_layout=True
         )
 
 
@@ -278,8 +298,8 @@ def test_tokenisers_that_cannot_do_it(papa, bert):
     class Slow:
         is_fast = False
 
-    split = papa.data.TokenSplit([["the"]], [["O"]])
-    with refused("token classification needs a fast tokeniser"):
+    split = papa.token_tasks.TokenSplit([["the"]], [["O"]])
+    with refused("token classification needs a fast tokenizer"):
         papa.data.encode_tokens(split, LABELS, Slow(), 8, papa_layout=False)
     no_separator = BertTokenizer(vocab=bert.get_vocab())
     no_separator.sep_token = None
@@ -291,26 +311,26 @@ def test_tokenisers_that_cannot_do_it(papa, bert):
 
 
 def test_batches_are_padded_to_the_longest(papa, bert):
-    split = papa.data.SequenceSplit([("the dog",), ("cat",)], [1, 0])
+    split = papa.glue.SequenceSplit([("the dog",), ("cat",)], [1, 0])
     encoded = papa.data.encode_sequences(split, bert, 8, papa_layout=False, pad_to_max_length=False)
     batch = papa.data.Collator(pad_id=8)([encoded[0], encoded[1]])
     assert batch["input_ids"].tolist() == [[1, 4, 5, 2], [1, 9, 2, 8]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
     assert batch["labels"].tolist() == [1, 0]
     assert {value.dtype for value in batch.values()} == {torch.int64}
-    assert "places" not in batch
+    assert "positions" not in batch
 
 
 def test_unused_positions_are_dropped(papa, bert):
     collate = papa.data.Collator(bert.pad_token_id, drop_unused_positions=True)
-    split = papa.data.SequenceSplit(
+    split = papa.glue.SequenceSplit(
         [("the", "dog cat and"), ("cat and", "run"), ("", "")], [1.5] * 3
     )
     encoded = papa.data.encode_sequences(split, bert, 12, papa_layout=True)
     batch = collate([encoded[place] for place in range(3)])
     places = [0, 1, 2, 6, 7, 8, 9, 11]
-    assert batch["places"].tolist() == places
-    assert batch["places"].dtype == torch.int64
+    assert batch["positions"].tolist() == places
+    assert batch["positions"].dtype == torch.int64
     whole = papa.data.Collator(bert.pad_token_id)([encoded[place] for place in range(3)])
     for name in ("input_ids", "attention_mask", "token_type_ids"):
         assert batch[name].tolist() == whole[name][:, places].tolist()
@@ -318,17 +338,17 @@ def test_unused_positions_are_dropped(papa, bert):
     assert batch["labels"].tolist() == [1.5] * 3
     assert batch["labels"].dtype == torch.float32
     # Nothing is left out where every position is used by some example.
-    full = papa.data.SequenceSplit([("the the the the the", "cat cat cat cat")], [0])
+    full = papa.glue.SequenceSplit([("the the the the the", "cat cat cat cat")], [0])
     encoded = papa.data.encode_sequences(full, bert, 12, papa_layout=True)
-    assert "places" not in collate([encoded[0]])
+    assert "positions" not in collate([encoded[0]])
     assert collate([encoded[0]])["input_ids"].shape == (1, 12)
 
 
 def test_labels_of_words_are_dropped_with_their_positions(papa, bert):
-    split = papa.data.TokenSplit([["the"], ["dogs", "run"]], [["O"], ["B-X", "O"]])
+    split = papa.token_tasks.TokenSplit([["the"], ["dogs", "run"]], [["O"], ["B-X", "O"]])
     encoded = papa.data.encode_tokens(split, LABELS, bert, 10, papa_layout=True)
     batch = papa.data.Collator(0, drop_unused_positions=True)([encoded[0], encoded[1]])
-    assert batch["places"].tolist() == [0, 1, 2, 3, 9]
+    assert batch["positions"].tolist() == [0, 1, 2, 3, 9]
     assert batch["input_ids"].tolist() == [[1, 4, 0, 0, 2], [1, 5, 6, 7, 2]]
     assert batch["labels"].tolist() == [[-100, 2, -100, -100, -100], [-100, 0, -100, 2, -100]]
 
@@ -414,18 +434,18 @@ def write_folder(folder, files: dict[str, str]) -> str:
 @pytest.mark.parametrize("name", FILES)
 def test_folder_of_glue(papa, tmp_path, name):
     files, first, labels = FILES[name]
-    task = papa.data.load_sequence_task(
+    task = papa.glue.load_sequence_task(
         name.upper(), task_dir=write_folder(tmp_path, files), splits=["train"]
     )
     assert task.name == name
-    assert task.labels == papa.tasks.GLUE[name].labels
+    assert task.labels == papa.glue.GLUE[name].labels
     assert list(task.splits) == ["train"]
     assert task.splits["train"].texts[0] == first
     assert task.splits["train"].labels == labels
 
 
 def test_all_splits_of_glue(papa, tmp_path, capsys):
-    load = papa.data.load_sequence_task
+    load = papa.glue.load_sequence_task
     splits = ("train", "validation", "test")
     cola = load("CoLA", task_dir=write_folder(tmp_path / "c", FILES["cola"][0]), splits=splits)
     assert list(cola.splits) == list(splits)
@@ -439,10 +459,10 @@ def test_all_splits_of_glue(papa, tmp_path, capsys):
 
 
 def test_rows_cut_short_are_left_out_with_a_note(papa, tmp_path, capsys):
-    papa.data.load_sequence_task(
+    papa.glue.load_sequence_task(
         "qqp", task_dir=write_folder(tmp_path, FILES["qqp"][0]), splits=["train"]
     )
-    assert "1 rows have too few fields and are left out (the first is line 3)" in (
+    assert "1 row(s) have more or fewer than 6 fields and are left out (the first one: line 3)" in (
         capsys.readouterr().err
     )
 
@@ -450,7 +470,7 @@ def test_rows_cut_short_are_left_out_with_a_note(papa, tmp_path, capsys):
 def test_errors_of_a_folder(papa, tmp_path):
     def load(name, files, *splits):
         folder = write_folder(tmp_path / str(len(list(tmp_path.iterdir()))), files)
-        papa.data.load_sequence_task(name, task_dir=folder, splits=splits or ["train"])
+        papa.glue.load_sequence_task(name, task_dir=folder, splits=splits or ["train"])
 
     with refused("has no split validation", "no dev.tsv", "holds train.tsv"):
         load("rte", FILES["rte"][0], "train", "validation")
@@ -458,7 +478,7 @@ def test_errors_of_a_folder(papa, tmp_path):
         load("mnli", {"dev_matched.tsv": FILES["mnli"][0]["dev_matched.tsv"]}, "validation")
     with refused("has no columns question1", "it has index, sentence1"):
         load("qqp", {"train.tsv": "index\tsentence1\tlabel\n0\ta\t1\n"})
-    with refused("several tasks", "a/train.tsv, b/train.tsv", "name the folder of sst2"):
+    with refused("several tasks", "a/train.tsv, b/train.tsv", "give the directory of sst2"):
         load("sst2", {"a/train.tsv": "x", "b/train.tsv": "x"})
     with refused("line 2 has the label 'maybe'", "entailment, not_entailment"):
         load("rte", {"train.tsv": "sentence1\tsentence2\tlabel\na\tb\tmaybe\n"})
@@ -467,7 +487,7 @@ def test_errors_of_a_folder(papa, tmp_path):
                       for k, v in FILES["mnli"][0].items()}, "validation")  # fmt: skip
     with refused("line 2 has no label"):
         load("rte", {"train.tsv": "sentence1\tsentence2\tlabel\na\tb\t-1\n"})
-    with refused("line 3 has no label", "and then all"):
+    with refused("line 3 has no label", "in all rows"):
         load("rte", {"test.tsv": "sentence1\tsentence2\tlabel\na\tb\t1\na\tb\t-1\n"}, "test")
     with refused("line 2 has the label 'high': a regression needs a number"):
         load("stsb", {"train.tsv": "sentence1\tsentence2\tscore\na\tb\thigh\n"})
@@ -478,18 +498,34 @@ def test_errors_of_a_folder(papa, tmp_path):
     with refused("train.tsv has no rows"):
         load("sst2", {"train.tsv": ""})
     with refused("--task_dir", "does not exist"):
-        papa.data.load_sequence_task("rte", task_dir=str(tmp_path / "nowhere"))
+        papa.glue.load_sequence_task("rte", task_dir=str(tmp_path / "nowhere"))
     with refused("--task_dir needs the --task_name"):
-        papa.data.load_sequence_task(task_dir=str(tmp_path))
+        papa.glue.load_sequence_task(task_dir=str(tmp_path))
 
 
 def test_unknown_tasks(papa):
     with refused("--task_name kola", "cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli"):
-        papa.data.load_sequence_task("kola")
+        papa.glue.load_sequence_task("kola")
     with refused("--task_name srl", "ner, pos, chunk"):
-        papa.data.load_token_task("srl")
-    assert papa.tasks.glue_name("SST-2") == "sst2"
-    assert papa.tasks.token_task_name("NER") == "ner"
+        papa.token_tasks.load_token_task("srl")
+    assert papa.glue.glue_name("SST-2") == "sst2"
+    assert papa.token_tasks.token_task_name("NER") == "ner"
+
+
+@pytest.mark.parametrize("row", ["1\t7\t8\tHe\tsaid.\tShe said.", "1\t7\t8\tHe said."])
+def test_malformed_rows_of_glue_are_counted_but_refused_in_a_test_set(papa, tmp_path, capsys, row):
+    header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+    rows = f"{header}0\t1\t2\tA\tB\n{row}\n1\t3\t4\tC\tD\n"
+    folder = write_folder(tmp_path, {"train.tsv": rows, "test.tsv": rows})
+    load = papa.glue.load_sequence_task
+    assert load("mrpc", task_dir=folder, splits=["train"]).splits["train"] == (
+        [("A", "B"), ("C", "D")], [0, 1],
+    )  # fmt: skip
+    assert "1 row(s) have more or fewer than 5 fields and are left out (the first one: line 3)" in (
+        capsys.readouterr().err
+    )
+    with refused("test.tsv line 3 has . field"):
+        load("mrpc", task_dir=folder, splits=["test"])
 
 
 # --- Own files
@@ -504,7 +540,7 @@ def load_own(
         for split, text in texts.items()
     }
     splits = [split for split, text in texts.items() if text]
-    return papa.data.load_sequence_task(files=files, splits=splits, **options)
+    return papa.glue.load_sequence_task(files=files, splits=splits, **options)
 
 
 def test_own_csv_with_names_as_labels(papa, tmp_path):
@@ -543,6 +579,26 @@ def test_own_json_with_whole_numbers_is_a_classification(papa, tmp_path):
     assert task.splits["train"].labels == [1, 0]
 
 
+@pytest.mark.parametrize("labels", [("1.0", "0.0", "1"), ("01", "+0", "1e0"), ("1.", "-0", "1")])
+def test_integers_in_any_spelling_are_classes(papa, tmp_path, labels):
+    rows = "".join(f"a{label},{label}\n" for label in labels)
+    task = load_own(papa, tmp_path, ".csv", "text,label\n" + rows, "text,label\nb,1.00\n")
+    assert task.labels == ("0", "1")
+    assert task.splits["train"].labels == [1, 0, 1]
+    assert task.splits["validation"].labels == [1]
+
+
+@pytest.mark.parametrize("missing", ["", "NA", "NaN", "nan", "None", "null"])
+def test_missing_labels_are_not_a_class(papa, tmp_path, missing):
+    rows = f"text,label\na,x\nb,{missing}\nc,y\n"
+    with refused("line 3 has no label"):
+        load_own(papa, tmp_path, ".csv", rows)
+    task = load_own(
+        papa, tmp_path, ".csv", "text,label\na,x\nc,y\n", "", f"text,label\nd,{missing}"
+    )
+    assert task.splits["test"] == ([("d",)], None)
+
+
 def test_a_task_of_glue_from_own_files(papa, tmp_path):
     task = load_own(
         papa, tmp_path, ".csv",
@@ -561,14 +617,14 @@ def test_labels_come_from_training_when_only_evaluating(papa, tmp_path):
         "train": write(tmp_path / "a.csv", "text,label\na,x\nb,y\n"),
         "validation": write(tmp_path / "b.csv", "text,label\nc,y\n"),
     }
-    task = papa.data.load_sequence_task(files=files, splits=["validation"])
+    task = papa.glue.load_sequence_task(files=files, splits=["validation"])
     assert task.splits["validation"].labels == [1]
 
 
 OWN_ERRORS = {
     ("one class", ".csv", "text,label\na,1\nb,1\n", ""): "has 1 different label",
     ("unseen label", ".csv", "text,label\na,x\nb,y\n", "text,label\nc,z\n"): (
-        r"validation.csv line 2 has the label 'z', which is none of the task's \(x, y\)"
+        r"validation.csv line 2 has the label 'z' \(expected one of x, y\)"
     ),
     ("0 is no label", ".csv", "text,label\na,1\nb,2\n", "text,label\nc,0\n"): "the label '0'",
     ("no label", ".csv", "text,label\na,x\nb,\nc,y\n", ""): "line 3 has no label",
@@ -582,12 +638,15 @@ OWN_ERRORS = {
     ("json", ".json", '{"text": "a", "label": 1}\n{"text": \n', ""): "line 2 is malformed JSON",
     ("json array", ".json", '[{"text": "a", "label": 1},\n', ""): "train.json is malformed JSON",
     ("json rows", ".json", "[1]", ""): "element 1 is not a JSON object",
-    ("json key", ".json", '{"text": "a", "label": 1}\n{"text": "b"}\n', ""): (
-        "line 2 has no 'label', which the first row has"
-    ),
+    (
+        "json key",
+        ".json",
+        '{"text": "a", "label": 1}\n{"text": "b"}\n{"text": "c", "label": 2}',
+        "",
+    ): ("line 2 has no label"),
     ("json digits", ".json", '[{"text": "a", "label": ' + 5000 * "1" + "}]", ""): "cannot be read",
-    ("json half", ".json", '{"text": "a\\ud800", "label": 1}\n', ""): "half of a surrogate pair",
-    ("json text", ".json", '{"text": 5, "label": 1}\n', ""): r"line 1: a text is \(5,\)",
+    ("json half", ".json", '{"text": "a\\ud800", "label": 1}\n', ""): "lone surrogate",
+    ("json text", ".json", '{"text": 5, "label": 1}\n', ""): r"line 1: a text is not a string",
     ("empty", ".csv", "text,label\n", ""): "train.csv has no rows",
 }
 
@@ -599,7 +658,7 @@ def test_errors_of_own_files(papa, tmp_path, case):
 
 
 def test_errors_of_own_options(papa, tmp_path):
-    load = papa.data.load_sequence_task
+    load = papa.glue.load_sequence_task
     train = write(tmp_path / "a.csv", "text,label\na,1\nb,0\n")
     with refused("split validation is needed: give --validation_file beside --train_file"):
         load(files={"train": train})
@@ -615,7 +674,7 @@ def test_errors_of_own_options(papa, tmp_path):
     with refused("no data: give --task_name"):
         load()
     with refused("no data: give --dataset_name"):
-        papa.data.load_token_task("ner")
+        papa.token_tasks.load_token_task("ner")
 
 
 # --- Labelled words
@@ -644,7 +703,9 @@ CONLLU = """# sent_id = 1
 
 def load_words(papa, folder, name: str, text: str, task_name: str = "ner", **options):
     path = write(folder / name, text)
-    return papa.data.load_token_task(task_name, files={"train": path}, splits=["train"], **options)
+    return papa.token_tasks.load_token_task(
+        task_name, files={"train": path}, splits=["train"], **options
+    )
 
 
 @pytest.mark.parametrize(
@@ -673,9 +734,94 @@ def test_conll_with_tabs_in_blank_lines(papa, tmp_path):
     assert same.splits["train"] == ([["a", "b"]], [["B-X", "O"]])
 
 
+def test_conll_with_windows_line_ends_and_byte_order_marks(papa, tmp_path):
+    expected = load_words(papa, tmp_path, "a.conll", CONLL_2003)
+    marked = "\ufeff" + CONLL_2003.replace("\n", "\r\n") + "\r\n\ufeff"  # two files, one empty
+    assert load_words(papa, tmp_path, "b.conll", marked) == expected
+    doubled = "\ufeff" + CONLL_2003 + "\n\ufeff" + CONLL_2003
+    words = load_words(papa, tmp_path, "c.conll", doubled).splits["train"].words
+    assert words == 2 * expected.splits["train"].words
+
+
+def test_conll_comments_are_left_out(papa, tmp_path, capsys):
+    # MultiCoNER: as many columns as the words have; CoNLL-2012: more.
+    text = (
+        "#begin document (bc/cctv/00); part 000\n"
+        "# id 7f1a domain=en\n# _ _ O\n#1 _ _ B-X\nb _ _ O\n\n# id 7f1b domain=en\n# _ _ O\n"
+    )
+    task = load_words(papa, tmp_path, "a.conll", text)
+    assert task.splits["train"] == (
+        [["#", "#1", "b"], ["#"]],
+        [["O", "B-X", "O"], ["O"]],
+    )
+    assert "3 comment line(s) (#) are left out" in capsys.readouterr().err
+
+
+SCHEMES = {
+    "types": "O PER PER O ORG PER",
+    "IOB1": "O I-PER I-PER O I-ORG I-PER",
+    "BIOES": "O B-PER E-PER O S-ORG S-PER",
+    "BILOU": "O B-PER L-PER O U-ORG U-PER",
+    "IOE": "O I-PER E-PER O E-ORG E-PER",
+    "BMES": "O B-PER M-PER O S-ORG S-PER",
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_tag_schemes_are_converted_to_bio(papa, tmp_path, scheme, capsys):
+    tags = SCHEMES[scheme].split()
+    rows = [json.dumps({"tokens": [*"abcdef"], "ner_tags": tags})]
+    task = load_words(papa, tmp_path, "a.json", "\n".join(rows))
+    assert task.splits["train"].labels == [["O", "B-PER", "I-PER", "O", "B-ORG", "B-PER"]]
+    assert task.labels == ("B-ORG", "B-PER", "I-ORG", "I-PER", "O")
+    assert "are converted to BIO" in capsys.readouterr().err
+
+
+def test_adjacent_entities_of_a_type_stay_apart(papa):
+    tags = {"I B I": "B B I", "S S B E B E": "B B B I B I", "I E I E": "B I B I", "I O I": "B O B"}
+    for before, after in tags.items():
+        converted = papa.token_tasks.to_bio(
+            [tag if tag == "O" else f"{tag}-X" for tag in before.split()]
+        )
+        assert " ".join(tag[0] for tag in converted) == after
+
+
+def test_bio_labels_are_not_changed(papa, tmp_path, capsys):
+    # The I-Y at the start is an error of BIO data: some B-X is not after an entity of its type.
+    task = load_words(papa, tmp_path, "a.conll", "a I-Y\nb O\nc B-X\nd I-X\n")
+    assert task.splits["train"].labels == [["I-Y", "O", "B-X", "I-X"]]
+    assert task.labels == ("B-X", "I-X", "I-Y", "O")
+    assert "converted" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        ("NOUN VERB", "'NOUN' does not mark an entity .*--task_name pos"),
+        ("O B_PER", "does not mark an entity"),
+        ("O PER-B", "does not mark an entity"),
+        ("O B-PER LOC", "mix 'B-PER' and 'LOC'"),
+    ],
+)
+def test_labels_that_mark_no_entities_are_refused(papa, tmp_path, labels, reason):
+    text = "".join(f"w {label}\n" for label in labels.split())
+    with refused("a.conll line 1", reason):
+        load_words(papa, tmp_path, "a.conll", text)
+
+
+def test_missed_entities_without_prefixes_count(papa, tmp_path):
+    """seqeval alone reads the type ORG as outside: F1 of 1 with every ORG missed."""
+    task = load_words(papa, tmp_path, "a.conll", "a PER\nb O\nc ORG\n")
+    number = {label: index for index, label in enumerate(task.labels)}
+    labels = [[number[label] for label in task.splits["train"].labels[0]]]
+    logits = one_hot([[labels[0][0], number["O"], number["O"]]], len(task.labels))
+    scores = papa.metrics.token_metrics("ner", logits, labels, task.labels)
+    assert (scores["precision"], scores["recall"]) == (1.0, 0.5)
+
+
 def test_conll_with_chosen_columns(papa, tmp_path):
     task = load_words(
-        papa, tmp_path, "a.conll", "1 cat X B-Y\n2 dog Z O\n",
+        papa, tmp_path, "a.conll", "1 cat X B-Y\n2 dog Z O\n", "pos",
         text_column_name="1", label_column_name="2",
     )  # fmt: skip
     assert task.splits["train"] == ([["cat", "dog"]], [["X", "Z"]])
@@ -690,7 +836,7 @@ def test_conllu(papa, tmp_path):
     other = load_words(papa, tmp_path, "a.conllu", CONLLU, "pos", label_column_name="XPOS")
     assert other.splits["train"].labels == [["PRP", "VBZ", "NNP"], ["VB"]]
     by_lemma = load_words(
-        papa, tmp_path, "a.conllu", CONLLU,
+        papa, tmp_path, "a.conllu", CONLLU, "pos",
         text_column_name="lemma", label_column_name="deprel",
     )  # fmt: skip
     assert by_lemma.splits["train"].words == [["it", "be", "New York"], ["go"]]
@@ -710,25 +856,30 @@ def test_json_of_words(papa, tmp_path):
     others = json.dumps({"words": ["a", "b"], "tags": ["O", "Y"], "lemmas": ["c", "d"]})
     assert load_words(papa, tmp_path, "b.json", others).splits["train"].words == [["a", "b"]]
     chosen = load_words(papa, tmp_path, "b.json", others, text_column_name="lemmas")
-    assert chosen.splits["train"] == ([["c", "d"]], [["O", "Y"]])
+    assert chosen.splits["train"] == ([["c", "d"]], [["O", "B-Y"]])
 
 
 WORD_ERRORS = {
     ("one column", "a.conll", "a\nb\n", "ner"): r"line 1 has 1 column\(s\)",
-    ("ragged", "a.conll", "a O\nb\n", "ner"): r"line 2 has 1 column\(s\), the first line has 2",
+    (
+        "ragged",
+        "a.conll",
+        "a O\nb\n",
+        "ner",
+    ): r"line 2 has 1 column\(s\) \(expected 2, as in line 1\)",
     ("one label", "a.conll", "a O\nb O\n", "ner"): r"1 different label\(s\)",
     ("empty", "a.conll", "\n \n", "ner"): "a.conll has no sentences",
     ("documents", "a.conll", "-DOCSTART- O\n\n", "ner"): "a.conll has no sentences",
     ("csv", "a.csv", "tokens,tags\n", "ner"): "a.csv: .*CoNLL, CoNLL-U or json",
     ("entities", "a.conllu", CONLLU, "ner"): "--task_name pos, or --label_column_name",
-    ("fields", "a.conllu", "1\tIt\n", "pos"): r"line 1 has 2 field\(s\), CoNLL-U has 10",
+    ("fields", "a.conllu", "1\tIt\n", "pos"): r"line 1 has 2 field\(s\) \(expected 10",
     ("json lengths", "a.json", '{"tokens": ["a"], "ner_tags": []}', "ner"): (
         "line 1: not a list of words and one of as many labels"
     ),
-    ("json half", "a.json", '{"tokens": ["\\ud800"], "ner_tags": ["O"]}', "ner"): "surrogate pair",
+    ("json half", "a.json", '{"tokens": ["\\ud800"], "ner_tags": ["O"]}', "ner"): "lone surrogate",
     ("json text", "a.json", '{"tokens": "a", "ner_tags": "O"}', "ner"): "not a list of words",
     ("json empty", "a.json", '{"tokens": [], "ner_tags": []}', "ner"): "has no sentences",
-    ("json columns", "a.json", '{"tokens": []}', "ner"): "no columns but tokens",
+    ("json columns", "a.json", '{"tokens": []}', "ner"): "only the column tokens",
 }
 
 
@@ -756,8 +907,8 @@ def test_a_label_that_training_has_not(papa, tmp_path):
         "train": write(tmp_path / "a.conll", "a O\nb B-X\n"),
         "validation": write(tmp_path / "b.conll", "a O\n\nb O\nc B-Y\n"),
     }
-    with refused("sentence at .*b.conll line 3 has the label 'B-Y'", r"\(B-X, O\)"):
-        papa.data.load_token_task("ner", files=files)
+    with refused("sentence at .*b.conll line 3 has the label 'B-Y'", "expected one of B-X, O"):
+        papa.token_tasks.load_token_task("ner", files=files)
 
 
 # --- The hub
@@ -789,7 +940,7 @@ def test_glue_on_the_hub(papa, hub):
     hub["train"] = hub["validation_matched"] = table(columns, label=label)
     hub["validation_mismatched"] = table(columns | {"label": [0]}, label=label)
     hub["test_matched"] = hub["test_mismatched"] = table(columns | {"label": [-1]}, label=label)
-    task = papa.data.load_sequence_task(
+    task = papa.glue.load_sequence_task(
         "MNLI", cache_dir="here", splits=("train", "validation", "test")
     )
     assert hub["asked"] == ("nyu-mll/glue", "mnli", "here")
@@ -798,14 +949,14 @@ def test_glue_on_the_hub(papa, hub):
     assert task.splits["test_mismatched"].labels is None
     del hub["test_mismatched"]
     with refused("nyu-mll/glue has no split test_mismatched on the hub; it has train"):
-        papa.data.load_sequence_task("MNLI", splits=["test"])
+        papa.glue.load_sequence_task("MNLI", splits=["test"])
 
 
 def test_own_data_set_of_the_hub(papa, hub):
     label = datasets.ClassLabel(names=["neg", "pos"])
     hub["train"] = table({"text": ["a", "b"], "label": [1, 0]}, label=label)
     hub["test"] = table({"text": ["c"], "label": [-1]}, label=label)
-    task = papa.data.load_sequence_task(
+    task = papa.glue.load_sequence_task(
         dataset_name="some/reviews", dataset_config_name="plain", splits=["test"]
     )
     assert hub["asked"] == ("some/reviews", "plain", None)
@@ -819,12 +970,15 @@ def test_words_of_the_hub(papa, hub):
     tags = datasets.List(datasets.ClassLabel(names=names))
     columns = {"id": ["0"], "tokens": [["a", "b"]], "ner_tags": [[1, 0]]}
     hub["train"] = hub["validation"] = table(columns, ner_tags=tags)
-    task = papa.data.load_token_task("ner", dataset_name="some/entities")
+    task = papa.token_tasks.load_token_task("ner", dataset_name="some/entities")
     assert hub["asked"] == ("some/entities", None)
     assert task.labels == tuple(names)
     assert task.splits["validation"] == ([["a", "b"]], [["B-X", "O"]])
     hub["train"] = hub["validation"] = table(columns | {"ner_tags": [["B-Z", "O"]]})
-    assert papa.data.load_token_task("ner", dataset_name="some/entities").labels == ("B-Z", "O")
+    assert papa.token_tasks.load_token_task("ner", dataset_name="some/entities").labels == (
+        "B-Z",
+        "O",
+    )
 
 
 def test_without_network_the_cache_is_asked_once(papa, monkeypatch, tmp_path):
@@ -838,11 +992,11 @@ def test_without_network_the_cache_is_asked_once(papa, monkeypatch, tmp_path):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub, "get_session", Unreachable)
     with refused("nyu-mll/glue cola cannot be got", "check the name and the network", "--task_dir"):
-        papa.data.load_sequence_task("COLA", cache_dir=str(tmp_path))
+        papa.glue.load_sequence_task("COLA", cache_dir=str(tmp_path))
     assert huggingface_hub.constants.HF_HUB_OFFLINE
     assert datasets.config.HF_HUB_OFFLINE
     with refused("some/words en cannot be got", "--train_file and --validation_file"):
-        papa.data.load_token_task(
+        papa.token_tasks.load_token_task(
             "pos", dataset_name="some/words", dataset_config_name="en", cache_dir=str(tmp_path)
         )
     assert asked == [5]  # offline from then on
@@ -857,7 +1011,7 @@ def one_hot(predicted: list, columns: int) -> np.ndarray:
 
 def test_metrics_of_classification(papa):
     labels, logits = [1, 1, 0, 0], one_hot([1, 0, 0, 0], 2)
-    metrics = papa.tasks.metrics
+    metrics = papa.metrics.metrics
     # 1 true positive, 1 false negative, 2 true negatives: 2 / sqrt(1 * 2 * 2 * 3).
     assert metrics("cola", logits, labels) == {
         "matthews_correlation": pytest.approx(2 / math.sqrt(12), abs=1e-12)
@@ -882,17 +1036,17 @@ def test_metrics_of_regression(papa):
     # Deviations (-1, 0, 1) and (-4, -1, 5) / 3: 3 / sqrt(2 * 42 / 9).
     pearson = pytest.approx(3 / math.sqrt(28 / 3), abs=1e-12)
     logits, labels = np.array([[1.0], [2.0], [3.0]]), np.array([1.0, 2.0, 4.0])
-    assert papa.tasks.metrics("stsb", logits, labels) == {
+    assert papa.metrics.metrics("stsb", logits, labels) == {
         "pearson": pearson,
         "spearmanr": pytest.approx(1.0, abs=1e-12),
         "combined_score": pytest.approx((3 / math.sqrt(28 / 3) + 1) / 2, abs=1e-12),
     }
-    assert papa.tasks.metrics(None, logits, labels) == {
+    assert papa.metrics.metrics(None, logits, labels) == {
         "mse": pytest.approx(1 / 3, abs=1e-12),
         "pearson": pearson,
         "spearmanr": pytest.approx(1.0, abs=1e-12),
     }
-    flat = papa.tasks.metrics("stsb", np.ones((3, 1)), labels)
+    flat = papa.metrics.metrics("stsb", np.ones((3, 1)), labels)
     assert flat == {"pearson": 0.0, "spearmanr": 0.0, "combined_score": 0.0}
 
 
@@ -902,14 +1056,14 @@ def test_metrics_of_entities(papa):
     # Found: the first X; lost: Y; the second X, and one that is none: at a position that counts.
     predicted = [[3, 0, 2, 1, 3, 3], [0, 0, 3, 0, 0, 0]]
     logits = one_hot(predicted, 4)
-    scores = papa.tasks.token_metrics("ner", logits, labels, names)
+    scores = papa.metrics.token_metrics("ner", logits, labels, names)
     assert scores == {
         "precision": pytest.approx(2 / 3, abs=1e-12),
         "recall": pytest.approx(2 / 3, abs=1e-12),
         "f1": pytest.approx(2 / 3, abs=1e-12),
         "accuracy": pytest.approx(5 / 7, abs=1e-12),
     }
-    whole = papa.tasks.token_metrics("ner", logits, labels, names, entity_level=True)
+    whole = papa.metrics.token_metrics("ner", logits, labels, names, entity_level=True)
     assert whole == {
         **{f"overall_{name}": value for name, value in scores.items()},
         "X_precision": pytest.approx(2 / 3, abs=1e-12),
@@ -928,8 +1082,8 @@ def test_metrics_of_parts_of_speech(papa):
     labels = [[-100, 0, 0, 1, -100]]
     logits = one_hot([[2, 0, 1, 1, 2]], 3)
     accuracy = {"accuracy": pytest.approx(2 / 3, abs=1e-12)}
-    assert papa.tasks.token_metrics("pos", logits, labels, names) == accuracy
-    assert papa.tasks.token_metrics("pos", logits, labels, names, entity_level=True) == {
+    assert papa.metrics.token_metrics("pos", logits, labels, names) == accuracy
+    assert papa.metrics.token_metrics("pos", logits, labels, names, entity_level=True) == {
         **accuracy,
         "NOUN_precision": 1.0, "NOUN_recall": 0.5, "NOUN_number": 2,
         "NOUN_f1": pytest.approx(2 / 3, abs=1e-12),
@@ -941,56 +1095,53 @@ def test_metrics_of_parts_of_speech(papa):
 
 def test_main_metric_is_among_the_metrics(papa):
     logits, labels = one_hot([1, 0, 0], 2), [1, 1, 0]
-    for name in (*papa.tasks.GLUE, None):
+    for name in (*papa.glue.GLUE, None):
         one = np.array([[1.0], [0.5], [0.2]]) if name == "stsb" else logits
-        assert papa.tasks.main_metric(name) in papa.tasks.metrics(name, one, labels)
+        assert papa.metrics.main_metric(name) in papa.metrics.metrics(name, one, labels)
     names = ("B-X", "O")
-    for name in papa.tasks.TOKEN_TASKS:
+    for name in papa.token_tasks.TOKEN_TASKS:
         for entity_level in (False, True):
-            scores = papa.tasks.token_metrics(name, logits[None], [labels], names, entity_level)
-            assert papa.tasks.main_metric(name, entity_level) in scores
-    assert papa.tasks.main_metric("cola") == "matthews_correlation"
-    assert papa.tasks.main_metric("mrpc") == "f1"
-    assert papa.tasks.main_metric("ner", entity_level=True) == "overall_f1"
+            scores = papa.metrics.token_metrics(name, logits[None], [labels], names, entity_level)
+            assert papa.metrics.main_metric(name, entity_level) in scores
+    assert papa.metrics.main_metric("cola") == "matthews_correlation"
+    assert papa.metrics.main_metric("mrpc") == "f1"
+    assert papa.metrics.main_metric("ner", entity_level=True) == "overall_f1"
 
 
 # --- The toy
 
 
-def test_toy_is_a_folder_of_cola(papa, tmp_path):
-    papa.toy.main(["--output_dir", str(tmp_path / "a")])
-    papa.toy.main(["--output_dir", str(tmp_path / "b")])
-    papa.toy.main(["--output_dir", str(tmp_path / "c"), "--seed", "1"])
+def test_toy_is_a_directory_of_rte(papa, tmp_path):
+    for name, *options in (("a",), ("b",), ("c", "--seed", "1")):
+        papa.toy.main(["--output_dir", str(tmp_path / name), *options])
     files = {
         f"{f}{s}": (tmp_path / f / f"{s}.tsv").read_text() for f in "abc" for s in ("train", "dev")
     }
     assert files["atrain"] == files["btrain"]
     assert files["adev"] == files["bdev"]
     assert files["atrain"] != files["ctrain"]
-    task = papa.data.load_sequence_task("cola", task_dir=str(tmp_path / "a"))
+    task = papa.glue.load_sequence_task("rte", task_dir=str(tmp_path / "a"))
     train, dev = task.splits["train"], task.splits["validation"]
     assert (len(train.texts), len(dev.texts)) == (1000, 300)
     assert (sum(train.labels), sum(dev.labels)) == (500, 150)
-    assert not {*train.texts} & {*dev.texts}
-    assert len({*train.texts}) == 1000
+    assert len({*train.texts, *dev.texts}) == 1300
 
 
-def test_mistakes_of_the_toy(papa):
-    """Every mistake makes another sentence of the same draw; order keeps the words."""
-    for seed in range(50):
-        good = papa.toy.make_sentence(random.Random(seed), None).lower().rstrip(".").split()
-        ordered = papa.toy.make_sentence(random.Random(seed), "order").lower().rstrip(".").split()
-        assert ordered != good
-        assert sorted(ordered) == sorted(good)
-        verb = papa.toy.make_sentence(random.Random(seed), "verb").lower().rstrip(".").split()
-        assert sum(a != b for a, b in zip(good, verb, strict=True)) == 1
+def test_toy_labels_tell_whether_the_premise_lists_the_hypothesis(papa):
+    pairs = papa.toy.make_pairs(200, seed=3)
+    assert [entailed for *_, entailed in pairs] == [True, False] * 100
+    for premise, hypothesis, entailed in pairs:
+        *subject, thing = hypothesis.rstrip(".").split()
+        assert premise.split()[:2] == subject
+        assert (thing in premise.rstrip(".").replace(",", "").split()) == entailed
 
 
 def test_toy_by_its_script(papa, tmp_path, capsys):
     process = run_script("papa/toy.py", cwd=tmp_path)
     assert process.returncode == 0, process.stderr
-    lines = (tmp_path / "data" / "toy" / "train.tsv").read_text().splitlines()
-    assert [line.split("\t")[:3] for line in lines[:2]] == [["toy", "1", ""], ["toy", "0", "*"]]
+    header, first, *_ = (tmp_path / "data" / "toy" / "dev.tsv").read_text().splitlines()
+    assert header.split("\t") == ["index", "sentence1", "sentence2", "label"]
+    assert first.startswith("0\t") and first.endswith("\tentailment")
     with pytest.raises(SystemExit) as exit_code:
         papa.toy.main(["--seed", "x"])
     assert exit_code.value.code == 2

@@ -1,0 +1,131 @@
+"""The metrics of every task, from scikit-learn, scipy and seqeval."""
+
+import numpy as np
+
+IGNORED = -100  # the label of a position without one, as torch's cross entropy skips it
+
+_MAIN = {
+    "cola": "matthews_correlation",
+    "mrpc": "f1",
+    "qqp": "f1",
+    "stsb": "pearson",
+    "ner": "f1",
+    "chunk": "f1",
+}
+
+
+def main_metric(task_name: str | None, entity_level: bool = False) -> str:
+    """The metric that is a task's score: one of those of :func:`metrics`, :func:`token_metrics`.
+
+    ``None`` is your own classification task. ``entity_level`` changes the name for ner and chunk.
+    """
+    name = _MAIN.get(task_name, "accuracy")
+    return f"overall_{name}" if entity_level and task_name in ("ner", "chunk") else name
+
+
+def metrics(task_name: str | None, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """The metrics that GLUE reports for a task.
+
+    Args:
+        task_name: of GLUE; None for your own task: accuracy, or for a regression the mean squared
+            error and both correlations.
+        logits: ``(examples, labels)``; one column is a regression.
+        labels: ``(examples,)``.
+
+    Returns:
+        Matthews' correlation (cola), accuracy and F1 of the positive label (mrpc, qqp), Pearson's
+        and Spearman's correlation (stsb), else accuracy; where there are two, also their mean as
+        ``combined_score``, as in the library's GLUE script. A correlation is 0 if one side does
+        not vary.
+    """
+    from sklearn.metrics import f1_score, matthews_corrcoef
+
+    logits, labels = np.asarray(logits), np.asarray(labels)
+    if logits.shape[1] == 1:
+        values = logits[:, 0]
+        scores = {name: _correlation(name, values, labels) for name in ("pearson", "spearmanr")}
+        if task_name is None:
+            return {"mse": float(np.mean((values - labels) ** 2)), **scores}
+    else:
+        predicted = logits.argmax(1)
+        if task_name == "cola":
+            return {"matthews_correlation": float(matthews_corrcoef(labels, predicted))}
+        scores = {"accuracy": float(np.mean(predicted == labels))}
+        if task_name in ("mrpc", "qqp"):
+            scores["f1"] = float(f1_score(labels, predicted, zero_division=0))
+    if len(scores) > 1:
+        scores["combined_score"] = float(np.mean(list(scores.values())))
+    return scores
+
+
+def _correlation(name: str, values: np.ndarray, labels: np.ndarray) -> float:
+    from scipy import stats
+
+    if np.ptp(values) == 0 or np.ptp(labels) == 0:
+        return 0.0
+    function = {"pearson": stats.pearsonr, "spearmanr": stats.spearmanr}[name]
+    return float(function(values, labels)[0])
+
+
+def token_metrics(
+    task_name: str,
+    logits: np.ndarray,
+    labels: np.ndarray,
+    names: tuple[str, ...],
+    entity_level: bool = False,
+) -> dict[str, float]:
+    """The scores of labelled tokens, without the positions labelled -100.
+
+    Args:
+        task_name: pos: accuracy. ner and chunk: precision, recall and F1 of entities by seqeval,
+            and the accuracy over tokens.
+        logits: ``(examples, len, labels)``.
+        labels: ``(examples, len)``.
+        names: of the labels, in the order of their numbers; for entities in the BIO scheme.
+        entity_level: add ``{type}_precision``, ``_recall``, ``_f1`` and ``_number`` of each type
+            of entity (pos: of each tag), and rename the others to ``overall_precision`` ...
+    """
+    predicted, labels = np.asarray(logits).argmax(2), np.asarray(labels)
+    counted = labels != IGNORED
+    if task_name == "pos":
+        return _tag_metrics(predicted[counted], labels[counted], names, entity_level)
+    from seqeval import metrics as seqeval
+
+    true, guessed = (
+        [[names[label] for label in row[used]] for row, used in zip(table, counted, strict=True)]
+        for table in (labels, predicted)
+    )
+    scores = {
+        "precision": float(seqeval.precision_score(true, guessed, zero_division=0)),
+        "recall": float(seqeval.recall_score(true, guessed, zero_division=0)),
+        "f1": float(seqeval.f1_score(true, guessed, zero_division=0)),
+        "accuracy": float(seqeval.accuracy_score(true, guessed)),
+    }
+    if not entity_level:
+        return scores
+    scores = {f"overall_{name}": value for name, value in scores.items()}
+    report = seqeval.classification_report(true, guessed, output_dict=True, zero_division=0)
+    for kind, row in report.items():
+        if not kind.endswith(" avg"):
+            scores |= _scores_of(kind, *row.values())
+    return scores
+
+
+def _tag_metrics(
+    predicted: np.ndarray, labels: np.ndarray, names: tuple[str, ...], each_tag: bool
+) -> dict[str, float]:
+    from sklearn.metrics import precision_recall_fscore_support
+
+    scores = {"accuracy": float(np.mean(predicted == labels))}
+    if each_tag:
+        table = precision_recall_fscore_support(
+            labels, predicted, labels=range(len(names)), zero_division=0
+        )
+        for name, *row in zip(names, *table, strict=True):
+            scores |= _scores_of(name, *row)
+    return scores
+
+
+def _scores_of(name: str, precision, recall, f1, number) -> dict[str, float]:
+    values = {"precision": float(precision), "recall": float(recall), "f1": float(f1)}
+    return {f"{name}_{of}": value for of, value in (values | {"number": int(number)}).items()}
