@@ -1,7 +1,7 @@
-"""The course of training in one figure: agreement above, accuracy below, on a shared axis.
+"""Training in one figure: agreement above, performance below, on a shared axis.
 
-It shows the argument of the paper (method A): the attention of normal runs grows towards that of
-the gold run, past the level that the KTIW of a run whose attention stays *uniform* reaches alone.
+It shows the argument of the paper: the attention of normal runs approaches that of the gold run,
+and passes the level that the KTIW of the run with frozen *uniform* attention reaches.
 """
 
 import os
@@ -18,7 +18,7 @@ from scipy.optimize import isotonic_regression
 
 from attention_dynamics.analysis.statistics import crossing
 from attention_dynamics.names import LEVELS
-from attention_dynamics.reporting.tables import format_table
+from attention_dynamics.reporting.tables import format_table, result_records
 from attention_dynamics.storage.files import atomic_write, write_text
 
 _ALPHA, _PERF, _CHANCE, _TEXT = "#0072B2", "#333333", "#6b6b6b", "#222222"
@@ -36,55 +36,35 @@ _LABEL_POINTS = 8.5
 
 
 def plot_dynamics(
-    path_stem: str | os.PathLike,
-    result: dict,
-    *,
-    title: str,
-    metric: str,
-    perf_label: str,
-    percent: bool = False,
-    unit: str = "%",
-    include_normal: bool = False,
+    path_stem: str | os.PathLike, result: dict, *, title: str, **options
 ) -> list[Path]:
-    """Draw ``result``; write ``{path_stem}.svg``, ``.png`` and ``.csv``; the paths, in this order.
+    """Write ``{path_stem}.svg``, ``.png`` and ``.csv`` of a result; return their paths.
 
-    The bytes depend on the arguments and the version of matplotlib alone.
+    The bytes depend only on the arguments and the version of matplotlib.
 
     Args:
-        path_stem: path without a suffix; its folder is made.
-        result: of ``statistics.summarise``.
-        title: one line above the figure.
-        metric: the agreement metric of ``result``, for the upper axis.
-        perf_label: what ``alpha_perfs`` measures, e.g. "test accuracy", for the lower axis.
-        percent: True when ``alpha_perfs`` run to 100 already (translation), False for fractions.
-        unit: what stands behind a number of ``alpha_perfs`` out of 100; "" for BLEU.
-        include_normal: whether to draw ``agr_normal``, the KTIW of a normal run, too.
+        path_stem: path without a suffix; its directory is created.
+        result: of statistics.summarise.
+        title, options: of :func:`draw_dynamics`.
     """
-
-    def draw() -> Figure:
-        return draw_dynamics(
-            result,
-            title=title,
-            metric=metric,
-            perf_label=perf_label,
-            percent=percent,
-            unit=unit,
-            include_normal=include_normal,
-        )
-
-    return write_figure(path_stem, draw, dynamics_rows(result), title)
+    return write_figure(
+        path_stem,
+        lambda: draw_dynamics(result, title=title, **options),
+        result_records(result),
+        title,
+    )
 
 
 def write_figure(
     path_stem: str | os.PathLike, draw: Callable[[], Figure], rows: list[dict], title: str
 ) -> list[Path]:
-    """Write what ``draw`` makes in our style, and the ``rows`` of numbers behind it.
+    """Write a figure in the style of this repository, and the numbers that it shows.
 
     Args:
-        path_stem: path without a suffix; its folder is made.
-        draw: makes the figure.
-        rows: of the csv.
-        title: in the metadata of svg and png.
+        path_stem: path without a suffix; its directory is created.
+        draw: function that draws the figure.
+        rows: rows of the csv.
+        title: title in the metadata of svg and png.
 
     Returns the paths of ``{path_stem}.svg``, ``.png`` and ``.csv``.
     """
@@ -100,48 +80,6 @@ def write_figure(
     return paths
 
 
-def dynamics_rows(result: dict) -> list[dict]:
-    """The numbers behind the figure, one row each, as ``summarise`` gave them (None = not there).
-
-    ``quantity`` is the key in ``result``; ``low`` and ``high`` the bootstrap 95% interval; a row of
-    ``agr_*`` or ``xi_*`` stands at the iteration where it was found.
-    """
-
-    def row(quantity, iteration, value, std=None, interval=(None, None)) -> dict:
-        numbers = (value, std, *interval)
-        value, std, low, high = (None if number is None else float(number) for number in numbers)
-        return {
-            "quantity": quantity,
-            "iteration": iteration,
-            "value": value,
-            "std": std,
-            "low": low,
-            "high": high,
-        }
-
-    rows = []
-    for place, t in enumerate(result["iterations"]):
-        interval = result["alpha_corrs_interval"][place]
-        std = result["alpha_corrs_std"][place]
-        rows.append(row("alpha_corrs", t, result["alpha_corrs"][place], std, interval))
-    for place, t in enumerate(result["iterations"]):
-        std = result["alpha_perfs_std"][place]
-        rows.append(row("alpha_perfs", t, result["alpha_perfs"][place], std))
-    names = [key.removeprefix("curve_") for key in result if key.startswith("curve_")]
-    for name in names:
-        best = result[f"agr_{name}_iteration"]
-        interval = result[f"agr_{name}_interval"]
-        rows.append(row(f"agr_{name}", best, result[f"agr_{name}"], interval=interval))
-    for name in names:
-        position = crossing(result["alpha_corrs"], result[f"agr_{name}"])
-        t = None if position is None else result["iterations"][position]
-        rows.append(row(f"xi_{name}", t, result[f"xi_{name}"]))
-    rows.append(row("baseline", None, result["baseline"]))
-    rows.append(row("baseline_exact", None, result["baseline_exact"]))
-    rows.append(row("best_perf", result["gold_iteration"], result["best_perf"]))
-    return rows
-
-
 def draw_dynamics(
     result: dict,
     *,
@@ -152,7 +90,17 @@ def draw_dynamics(
     unit: str = "%",
     include_normal: bool = False,
 ) -> Figure:
-    """The figure of :func:`plot_dynamics`, in the current style."""
+    """Agreement over training above, performance below, on a shared axis.
+
+    Args:
+        result: of statistics.summarise.
+        title: one line above the figure.
+        metric: the agreement metric of ``result``, for the upper axis.
+        perf_label: label of ``alpha_perfs``, such as "test accuracy", for the lower axis.
+        percent: True if ``alpha_perfs`` run to 100 (translation), False for fractions.
+        unit: unit after a performance out of 100; "" for BLEU.
+        include_normal: whether to draw ``agr_normal``, the KTIW of a normal run.
+    """
     figure = Figure(figsize=_SIZE)
     FigureCanvasAgg(figure)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(1.75, 1))
@@ -168,11 +116,10 @@ def draw_dynamics(
     if np.isfinite(result["baseline_exact"]):
         exact = result["baseline_exact"]
         upper.axhline(exact, color=_CHANCE, dashes=(1, 2), linewidth=1.2)
-        text = f"{exact:.3f}: random order (drawn: {result['baseline']:.3f})"
+        text = f"{exact:.3f}: random order (one shuffle: {result['baseline']:.3f})"
         labels.append((exact, rf"$\hat{{A}}$ = {text}", _CHANCE))
     upper.set_ylabel(f"agreement A ({metric})")
     _label_at_right(upper, labels, bars=len(labels))
-    # Bootstrap over examples, at the iteration of each maximum (statistics.summarise).
     _note(upper, 1.01, 1.055, "bars: 95% intervals over examples", color=_CHANCE)
 
     scale = 1 if percent else 100
@@ -184,7 +131,7 @@ def draw_dynamics(
 
 
 def _draw_alpha(axes: Axes, iterations: np.ndarray, result: dict) -> tuple[float, str, str]:
-    """A(α_A, α_t) with its spread; the label (height, text, colour) that belongs to it."""
+    """Draw A(α_A, α_t) with its spread; return its label (height, text, colour)."""
     means = np.asarray(result["alpha_corrs"])
     std = np.asarray(result["alpha_corrs_std"])
     if std.any():
@@ -199,14 +146,14 @@ def _draw_alpha(axes: Axes, iterations: np.ndarray, result: dict) -> tuple[float
 
 
 def _draw_level(axes: Axes, name: str, result: dict, end_bar: int) -> tuple[float, str, str]:
-    """A level agr_* as a line, its 95% interval as a bar to the right of the axes; its label."""
+    """Draw a level agr_* as a line, its 95% interval right of the axes; return its label."""
     formula, _, meaning, colour, dashes = LEVELS[name]
     level = result[f"agr_{name}"]
     axes.axhline(level, color=colour, linewidth=1.5, dashes=dashes or (None, None))
     low, high = result[f"agr_{name}_interval"]
     if np.isfinite([low, high]).all():
         axes.errorbar(
-            _bar_place(end_bar),
+            _bar_position(end_bar),
             level,
             yerr=[[max(level - low, 0)], [max(high - level, 0)]],
             transform=axes.get_yaxis_transform(),
@@ -220,13 +167,13 @@ def _draw_level(axes: Axes, name: str, result: dict, end_bar: int) -> tuple[floa
     return float(level), f"${formula}$ = {level:.3f}: {meaning}", colour
 
 
-def _bar_place(number: int) -> float:
-    """Where end bar ``number`` (from 1) stands, in widths of the axes."""
+def _bar_position(number: int) -> float:
+    """The horizontal position of interval bar ``number`` (from 1), in widths of the axes."""
     return 1.0 + 0.018 * number
 
 
 def _label_at_right(axes: Axes, labels: list[tuple[float, str, str]], bars: int) -> None:
-    """Write each label (height, text, colour) beside its line, moved apart where too close."""
+    """Write each label (height, text, colour) next to its line, moved apart if too close."""
     axes.relim()
     axes.autoscale_view()
     low, high = axes.get_ylim()
@@ -235,7 +182,7 @@ def _label_at_right(axes: Axes, labels: list[tuple[float, str, str]], bars: int)
     inches = axes.get_position().height * _SIZE[1]
     places = _apart(heights, gap=1.5 * _LABEL_POINTS / 72 / inches)
     for (_, text, colour), height, place in zip(labels, heights, places, strict=True):
-        start, end = _bar_place(bars), _bar_place(bars) + 0.05
+        start, end = _bar_position(bars), _bar_position(bars) + 0.05
         axes.plot(
             [start, end],
             [height, place],
@@ -244,12 +191,12 @@ def _label_at_right(axes: Axes, labels: list[tuple[float, str, str]], bars: int)
             linewidth=1.5,
             clip_on=False,
         )
-        # The text is dark whatever the colour of its line: the paler colours would be hard to read.
+        # The text is always dark: the paler colours would be hard to read.
         _note(axes, end + 0.012, place, text)
 
 
 def _apart(heights: np.ndarray, gap: float) -> np.ndarray:
-    """``heights`` in [0, 1], moved as little as possible (least squares) to lie ``gap`` apart."""
+    """``heights`` in [0, 1], moved as little as possible (least squares) to be ``gap`` apart."""
     order = np.argsort(heights, kind="stable")
     steps = gap * np.arange(len(heights))
     moved = isotonic_regression(heights[order] - steps).x.clip(0, max(0.0, 1 - steps[-1])) + steps
@@ -261,7 +208,7 @@ def _apart(heights: np.ndarray, gap: float) -> np.ndarray:
 def _draw_perf(
     axes: Axes, iterations: np.ndarray, result: dict, perf_label: str, scale: int, unit: str
 ) -> float:
-    """The accuracy with its spread; where its label stands, as a fraction of the axes' height."""
+    """Draw the performance with its spread; return the height of its label (fraction of axes)."""
     means = scale * np.asarray(result["alpha_perfs"])
     std = scale * np.asarray(result["alpha_perfs_std"])
     axes.fill_between(iterations, means - std, means + std, color=_PERF, alpha=0.15, linewidth=0)
@@ -291,9 +238,9 @@ def _mark_xi(
     unit: str,
     taken: float,
 ) -> None:
-    """ξ(α, β^uf): a line down from where the α curve first exceeds β^uf to the accuracy there.
+    """Mark ξ: a line from where the α curve first exceeds agr_unif down to the performance there.
 
-    Its text stands in the margin, where it hides no curve, at the end that is not ``taken``.
+    Its text is in the margin, away from the label at height ``taken``.
     """
     colour = LEVELS["unif"].colour
     place = 0.08 if taken > 0.5 else 0.82
@@ -319,7 +266,7 @@ def _mark_xi(
 
 
 def _iteration_axis(axes: Axes, iterations: np.ndarray) -> None:
-    """A logarithmic axis with a place for iteration 0; ticks at 0, powers of ten and the last."""
+    """A logarithmic axis that includes iteration 0; ticks at 0, powers of ten and the last."""
     positive = iterations[iterations > 0]
     if not len(positive):
         axes.set_xticks(iterations)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from tabulate import tabulate
 
+from attention_dynamics.analysis.statistics import crossing
 from attention_dynamics.names import LEVELS
 
 FORMATS = ("text", "markdown", "latex", "csv", "json")
@@ -222,36 +223,46 @@ def curve_rows(result: dict, perf_label: str, authors: dict[int, float] | None =
 
 
 def long_records(results: dict) -> list[dict]:
-    """A record per number: dataset, metric, split, statistic, iteration, value, low, high, std."""
+    """A record per number: dataset, metric, split, performance, and those of result_records."""
+    return [
+        {**dict(zip(("dataset", "metric", "split", "performance"), key, strict=True)), **record}
+        for key, result in results.items()
+        for record in result_records(result)
+    ]
+
+
+def result_records(result: dict) -> list[dict]:
+    """A record per number of a result: statistic, iteration, value, low, high, std.
+
+    ``low`` and ``high`` are the 95% interval, or the bracket of ξ. What is absent or undefined is
+    None (JSON has no NaN).
+    """
     records = []
 
-    def add(key, statistic, value, iteration=None, interval=(None, None), std=None) -> None:
-        described = dict(zip(("dataset", "metric", "split", "performance"), key, strict=True))
+    def add(statistic, value, iteration=None, interval=(None, None), std=None) -> None:
         low, high = interval
         numbers = {"value": value, "low": low, "high": high, "std": std}
-        # JSON has no NaN.
         plain = {
             name: None if number is None or math.isnan(number) else float(number)
             for name, number in numbers.items()
         }
-        records.append({**described, "statistic": statistic, "iteration": iteration, **plain})
+        records.append({"statistic": statistic, "iteration": iteration, **plain})
 
-    for key, result in results.items():
-        for name in agreements_of(result):
-            where, interval = result[f"agr_{name}_iteration"], result[f"agr_{name}_interval"]
-            add(key, f"agr_{name}", result[f"agr_{name}"], where, interval)
-            add(key, f"xi_{name}", result[f"xi_{name}"])
-            if "heldout" in result:
-                heldout = result["heldout"]
-                value = heldout[f"agr_{name}"]
-                add(key, f"agr_{name}_heldout", value, heldout["gold_iteration"])
-        for statistic in ("baseline", "baseline_exact"):
-            add(key, statistic, result[statistic])
-        add(key, "best_perf", result["best_perf"], result["gold_iteration"])
-        for place, iteration in enumerate(result["iterations"]):
-            interval = result["alpha_corrs_interval"][place]
-            corr, std = result["alpha_corrs"][place], result["alpha_corrs_std"][place]
-            add(key, "alpha_corrs", corr, iteration, interval, std)
-            perf_std = result["alpha_perfs_std"][place]
-            add(key, "alpha_perfs", result["alpha_perfs"][place], iteration, std=perf_std)
+    for name in agreements_of(result):
+        level, xi = result[f"agr_{name}"], result[f"xi_{name}"]
+        add(f"agr_{name}", level, result[f"agr_{name}_iteration"], result[f"agr_{name}_interval"])
+        position = crossing(result["alpha_corrs"], level)
+        iteration = None if position is None else result["iterations"][position]
+        add(f"xi_{name}", xi, iteration, result.get(f"xi_{name}_bracket", (None, None)))
+        if "heldout" in result:
+            heldout = result["heldout"]
+            add(f"agr_{name}_heldout", heldout[f"agr_{name}"], heldout["gold_iteration"])
+    for statistic in ("baseline", "baseline_exact"):
+        add(statistic, result[statistic])
+    add("best_perf", result["best_perf"], result["gold_iteration"])
+    for place, iteration in enumerate(result["iterations"]):
+        corr, perf = result["alpha_corrs"][place], result["alpha_perfs"][place]
+        interval = result["alpha_corrs_interval"][place]
+        add("alpha_corrs", corr, iteration, interval, result["alpha_corrs_std"][place])
+        add("alpha_perfs", perf, iteration, std=result["alpha_perfs_std"][place])
     return records

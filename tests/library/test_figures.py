@@ -17,7 +17,8 @@ from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.analysis.statistics import summarise
 from attention_dynamics.cli import InputError
 from attention_dynamics.names import LEVELS
-from attention_dynamics.reporting.figures import draw_dynamics, dynamics_rows, plot_dynamics
+from attention_dynamics.reporting.figures import draw_dynamics, plot_dynamics
+from attention_dynamics.reporting.tables import result_records
 from attention_dynamics.reporting.viewer import (
     choose_examples,
     examples_at,
@@ -87,8 +88,8 @@ def test_csv_holds_the_numbers_of_the_result(tmp_path, result):
     with open(paths[2], newline="") as stream:
         rows = list(csv.DictReader(stream))
 
-    def column(quantity, name):
-        return [float(row[name]) for row in rows if row["quantity"] == quantity]
+    def column(statistic, name):
+        return [float(row[name]) for row in rows if row["statistic"] == statistic]
 
     # csv keeps floats whole, so the equality is exact.
     for key in ("alpha_corrs", "alpha_perfs"):
@@ -102,12 +103,12 @@ def test_csv_holds_the_numbers_of_the_result(tmp_path, result):
         assert column(f"agr_{name}", "high") == [result[f"agr_{name}_interval"][1]]
     for key in ("baseline", "baseline_exact", "best_perf"):
         assert column(key, "value") == [result[key]]
-    assert not [row for row in rows if "logistic" in row["quantity"]]  # not measured here
+    assert not [row for row in rows if "logistic" in row["statistic"]]  # not measured here
 
 
 def test_csv_puts_xi_where_alpha_first_exceeds(result):
-    rows = dynamics_rows({**result, "agr_unif": 0.5, "agr_px": 1.0, "xi_px": None})
-    rows = {row["quantity"]: row for row in rows}
+    rows = result_records({**result, "agr_unif": 0.5, "agr_px": 1.0, "xi_px": None})
+    rows = {row["statistic"]: row for row in rows}
     expected = result["iterations"][int(np.argmax(result["alpha_corrs"] > 0.5))]
     assert expected == 100
     assert rows["xi_unif"]["iteration"] == 100

@@ -40,7 +40,7 @@ def root(tmp_path, monkeypatch) -> Path:
     published.parent.mkdir()
     shutil.copy(GOLDEN / "classification" / "stats.pkl", published)
     write_text(tmp_path / "classification/figures/toy_val_top5.svg", SVG)
-    write_text(tmp_path / "classification/figures/toy_val_top5.csv", "quantity\n")
+    write_text(tmp_path / "classification/figures/toy_val_top5.csv", "statistic\n")
     write_text(tmp_path / "classification/figures/toy_tokens.html", "<p>\"slider\" & 'quotes'</p>")
     for name, learned in (
         ("vocab40seq_length40bsize128no_rep", 1),

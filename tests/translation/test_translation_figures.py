@@ -119,7 +119,7 @@ def test_figure_of_translation(tmp_path, result):
     check_texts_apart(figure)
     paths = plot_dynamics(tmp_path / "figure", result, **options, **labels)
     with open(paths[2], newline="") as stream:
-        rows = {row["quantity"]: row for row in csv.DictReader(stream)}
+        rows = {row["statistic"]: row for row in csv.DictReader(stream)}
     assert float(rows["agr_ibm1"]["value"]) == result["agr_ibm1"]
     assert float(rows["xi_ibm1"]["value"]) == result["xi_ibm1"]
     svg = paths[0].read_text()
