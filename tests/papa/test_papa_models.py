@@ -1,4 +1,4 @@
-"""papa/models.py: published numbers, stock papa, the plain reference, saving, training."""
+"""papa/models.py, attention.py, deberta.py: published numbers, stock models, plain reference."""
 
 import copy
 
@@ -77,7 +77,7 @@ def plain():
 
 @pytest.fixture(scope="module")
 def golden() -> dict:
-    """What the published code gave for the encoder in tests/golden/papa."""
+    """The output of the published code for the encoder in tests/golden/papa."""
     return torch.load(GOLDEN / "papa" / "expected.pt", weights_only=True)
 
 
@@ -165,7 +165,7 @@ CASES = ["dynamic", "mixed", *(f"constant={number}" for number in (0, 1, 4, 6, 1
 @pytest.mark.parametrize("batch", (1, 5, 12))
 @pytest.mark.parametrize("case", CASES)
 @torch.no_grad()
-def test_results_are_the_published_ones(papa, golden, case, batch):
+def test_models_give_the_published_results(papa, golden, case, batch):
     expected, ids, valid = golden["results"][case], golden["input_ids"], golden["attention_mask"]
     pairs = list(zip(ids.split(batch), valid.split(batch), strict=True))
     sequences = golden_model(papa, golden, case, "sequence")
@@ -185,8 +185,8 @@ def test_results_are_the_published_ones(papa, golden, case, batch):
 
 @pytest.mark.parametrize("case", ("dynamic", "mixed", "constant=4", "constant=12"))
 @torch.no_grad()
-def test_positions_left_out_change_nothing(papa, golden, case):
-    """Only the valid positions of each example, without a mask, and told where they belong."""
+def test_models_without_unused_positions_give_the_published_logits(papa, golden, case):
+    """With only the valid positions of each example, and no mask."""
     model, expected = golden_model(papa, golden, case, "sequence"), golden["results"][case]
     for ids, valid, logits in zip(
         golden["input_ids"], golden["attention_mask"], expected["logits"], strict=True
@@ -197,7 +197,7 @@ def test_positions_left_out_change_nothing(papa, golden, case):
 
 @pytest.mark.parametrize("batch", (1, 5, 12))
 @torch.no_grad()
-def test_recorded_sums_are_the_published_ones(papa, golden, batch):
+def test_recorded_heads_give_the_published_sums(papa, golden, batch):
     encoder = AutoModel.from_pretrained(GOLDEN / "papa" / "encoder").eval()
     layers, positions = papa.encoders.replace_attention(
         encoder, papa.attention.RecordedHeads, [[]] * 3, 16
@@ -212,12 +212,12 @@ def test_recorded_sums_are_the_published_ones(papa, golden, batch):
     close(torch.stack([heads.sums for heads in layers]).float(), golden["attention_sums"])
 
 
-# --- the stock papa, and the plain reference ---
+# --- stock models and plain reference ---
 
 
 @pytest.mark.parametrize("family", CONFIGS)
 @torch.no_grad()
-def test_without_constant_heads_it_is_the_stock_model(papa, family):
+def test_models_without_constant_heads_are_the_stock_model(papa, family):
     stock, batch = stock_encoder(family), some_batch(family)
     expected = stock(**batch, output_hidden_states=True).hidden_states
     model = make_model(papa, family, copy.deepcopy(stock))
@@ -241,7 +241,7 @@ def reference_states(plain, stock, batch, constants=None, static=NONE, lambdas=N
 @pytest.mark.parametrize("static", (SOME, ALL), ids=("some", "all"))
 @pytest.mark.parametrize("family", ("bert", "roberta", "deberta", "deberta, short"))
 @torch.no_grad()
-def test_constant_heads_are_those_of_the_reference(papa, plain, family, static):
+def test_constant_heads_match_the_reference(papa, plain, family, static):
     stock, batch, constants = stock_encoder(family), some_batch(family), some_constants()
     model = make_model(papa, family, copy.deepcopy(stock), constants, static=static)
     rows = batch["attention_mask"].bool()
@@ -252,7 +252,7 @@ def test_constant_heads_are_those_of_the_reference(papa, plain, family, static):
 
 @pytest.mark.parametrize("family", ("bert", "roberta", "deberta"))
 @torch.no_grad()
-def test_mixed_heads_are_those_of_the_reference(papa, plain, family):
+def test_mixed_heads_match_the_reference(papa, plain, family):
     stock, batch, constants = stock_encoder(family), some_batch(family), some_constants()
     model = make_model(papa, family, copy.deepcopy(stock), constants, mixed=True)
     lambdas = torch.randn(LAYERS, HEADS, generator=torch.manual_seed(2))
@@ -267,8 +267,8 @@ def test_mixed_heads_are_those_of_the_reference(papa, plain, family):
 
 @pytest.mark.parametrize("mixed", (False, True), ids=("constant", "mixed"))
 @torch.no_grad()
-def test_in_training_attention_is_dropped_out_as_in_the_reference(papa, plain, mixed):
-    """Full matrices go through dropout in the same order: a seed drops the same places."""
+def test_dropout_of_attention_matches_the_reference(papa, plain, mixed):
+    """Full matrices go through dropout in the same order: a seed drops the same weights."""
     stock, batch, constants = stock_encoder("bert"), some_batch(), some_constants()
     stock.train()
     kind = {"mixed": True} if mixed else {"static": ALL}
@@ -281,12 +281,12 @@ def test_in_training_attention_is_dropped_out_as_in_the_reference(papa, plain, m
     actual = model.states(**batch)
     rows = batch["attention_mask"].bool()
     close(actual[-1][rows], expected[-1][rows])
-    assert not torch.allclose(model.states(**batch)[-1], actual[-1], atol=1e-2)  # other places
+    assert not torch.allclose(model.states(**batch)[-1], actual[-1], atol=1e-2)  # other weights
 
 
 @pytest.mark.parametrize("family", CONFIGS)
 @torch.no_grad()
-def test_examples_do_not_depend_on_their_batch_or_on_padding(papa, family):
+def test_examples_are_independent_of_batch_and_padding(papa, family):
     stock, batch, constants = stock_encoder(family), some_batch(family), some_constants()
     model = make_model(papa, family, stock, constants, static=SOME)
     together = model.states(**batch)
@@ -297,11 +297,11 @@ def test_examples_do_not_depend_on_their_batch_or_on_padding(papa, family):
             close(alone[0], all_of_them[number, places])
 
 
-def test_a_row_without_any_constant_gives_nothing(papa):
+def test_constant_context_of_an_empty_row_is_zero(papa):
     constants = torch.tensor([[[0.0, 0.0, 0.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]]])
     value = torch.tensor([1.0, 10.0, 100.0]).view(1, 1, 3, 1)
     valid = torch.tensor([[True, False, True]])
-    expected = [0.0, 0.0, 0.0]  # no constant; padding; only padding to look at
+    expected = [0.0, 0.0, 0.0]  # no constant; padding; all constants on padding
     close(
         papa.attention.constant_context(constants, value, valid, 0.0).flatten().tolist(),
         expected,
@@ -311,12 +311,12 @@ def test_a_row_without_any_constant_gives_nothing(papa):
     found = papa.attention.constant_context(constants, value, None, 0.0).flatten()
     close(found, torch.tensor(expected), 1e-5)
     negative = constants.clone()
-    negative[0, 1] = torch.tensor([0.5, 0.0, -0.5])  # as training may make it: the norm is 1
+    negative[0, 1] = torch.tensor([0.5, 0.0, -0.5])  # training may lead there: the norm is 1
     found = papa.attention.constant_context(negative, value, valid.fill_(True), 0.0).flatten()
     close(found, torch.tensor([0.0, 0.5 - 50, 10.0]), 1e-5)
 
 
-# --- what is computed ---
+# --- computation ---
 
 
 def products(model, batch) -> list[str]:
@@ -333,7 +333,7 @@ def products(model, batch) -> list[str]:
 
 
 @pytest.mark.parametrize("family", ("bert", "roberta", "deberta"))
-def test_all_constant_heads_need_no_queries_keys_or_softmax(papa, family):
+def test_layers_of_constant_heads_compute_no_queries_keys_or_softmax(papa, family):
     stock, batch = stock_encoder(family), some_batch(family)
     stock_products = products(make_model(papa, family, copy.deepcopy(stock)), batch)
     assert any("softmax" in name or "attention" in name for name in stock_products)
@@ -349,30 +349,18 @@ def test_all_constant_heads_need_no_queries_keys_or_softmax(papa, family):
     assert not any(part in name for name in names for part in ("query", "key", "pos_"))
 
 
-def test_removed_queries_and_keys_leave_the_other_heads_rows(papa):
-    stock = stock_encoder("bert")
-    weight = stock.encoder.layer[0].attention.self.query.weight.detach().clone()
-    model = make_model(papa, "bert", stock, some_constants(), static=[[1, 2], [0]])
-    narrow = model.stock.encoder.layer[0].attention.self.query
-    assert narrow.weight.shape == (16, 32)
-    close(narrow.weight.detach(), weight.view(4, 8, 32)[[0, 3]].flatten(0, 1), 0)
-    assert model.stock.encoder.layer[0].attention.self.value.weight.shape == (32, 32)
+# --- saving, heads of tasks, losses ---
 
 
-# --- heads, saving, training ---
-
-
-@pytest.mark.parametrize("family", CONFIGS)
 @pytest.mark.parametrize(
-    "kind",
-    (
-        {"static": SOME},
-        {"static": ALL, "task": "token"},
-        {"mixed": True},
-        {"static": SOME, "pooler": False},
-        {"static": SOME, "pooler": False, "task": "token"},
-    ),
-    ids=("some", "all, tokens", "mixed", "own head", "own token head"),
+    ("family", "kind"),
+    [
+        *((family, {"static": SOME}) for family in CONFIGS),
+        ("deberta", {"static": ALL, "task": "token"}),
+        ("distilbert", {"mixed": True}),
+        ("bert", {"static": SOME, "pooler": False}),
+        ("roberta", {"static": SOME, "pooler": False, "task": "token"}),
+    ],
 )
 @torch.no_grad()
 def test_saved_and_loaded_models_give_the_same_logits(papa, tmp_path, family, kind):
@@ -388,7 +376,7 @@ def test_saved_and_loaded_models_give_the_same_logits(papa, tmp_path, family, ki
     assert all(heads.calls == 1 for heads in again.layers)
 
 
-def test_a_new_head_starts_as_described(papa):
+def test_new_heads_have_the_published_initial_weights(papa):
     model = make_model(papa, "bert", stock_encoder("bert"), static=SOME)
     weights = model.head.pooler.weights_per_layer
     close(weights.detach(), torch.full((LAYERS + 1, LENGTH), 1 / LENGTH), 0)
@@ -398,67 +386,8 @@ def test_a_new_head_starts_as_described(papa):
     close(mixed.lambdas, torch.zeros(LAYERS, HEADS), 0)
 
 
-def test_the_encoder_keeps_its_pretrained_weights(papa):
-    stock = stock_encoder("deberta")
-    before = {name: value.clone() for name, value in stock.state_dict().items()}
-    model = make_model(papa, "deberta", stock, static=SOME)
-    kept = model.stock.state_dict()
-    same = [name for name in before if name in kept and kept[name].shape == before[name].shape]
-    assert len(same) > 20
-    for name in same:
-        close(kept[name], before[name], 0)
-
-
-def moved_by_a_step(model) -> set[str]:
-    """The last parts of the names of the parameters that a training step moves."""
-    before = {name: value.detach().clone() for name, value in model.named_parameters()}
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
-    model.train()
-    model(**some_batch(), labels=torch.tensor([0, 1, 2, 1])).loss.backward()
-    optimizer.step()
-    return {name for name, value in model.named_parameters() if not value.equal(before[name])}
-
-
-HEAD = {
-    "head.pooler.weights_per_layer",
-    "head.pooler.dense_across_layers.weight",
-    "head.pooler.dense_across_layers.bias",
-    "head.classifier.weight",
-    "head.classifier.bias",
-}
-
-
-def test_a_step_moves_the_head_alone(papa):
-    model = make_model(papa, "bert", stock_encoder("bert"), some_constants(), static=SOME)
-    model.freeze()
-    assert moved_by_a_step(model) == HEAD
-
-
-def test_a_step_moves_lambdas_too(papa):
-    model = make_model(papa, "bert", stock_encoder("bert"), some_constants(), mixed=True)
-    model.freeze()
-    moved = moved_by_a_step(model) - HEAD
-    assert len(moved) == LAYERS and all(name.endswith("papa.lambdas") for name in moved)
-
-
-def test_a_step_moves_constants_when_asked(papa):
-    model = make_model(papa, "bert", stock_encoder("bert"), some_constants(), static=SOME)
-    model.freeze(constants=True)
-    moved = moved_by_a_step(model) - HEAD
-    assert len(moved) == LAYERS and all(name.endswith("papa.constants") for name in moved)
-
-
-def test_a_step_moves_all_but_constants_when_nothing_is_frozen(papa):
-    model = make_model(papa, "bert", None, some_constants(), static=SOME, pooler=False)
-    model.freeze(encoder=False)
-    still = {name for name, _ in model.named_parameters()} - moved_by_a_step(model)
-    assert still == {
-        f"stock.bert.encoder.layer.{layer}.attention.self.papa.constants" for layer in range(LAYERS)
-    }
-
-
-def test_in_training_only_labelled_tokens_are_computed(papa):
-    """The same loss and gradients as over all tokens, those without a label left out of the sum."""
+def test_training_computes_labelled_tokens_only(papa):
+    """With the loss and the gradients of all tokens."""
     model = make_model(
         papa, "bert", stock_encoder("bert"), some_constants(), static=SOME, task="token"
     )
@@ -485,7 +414,7 @@ def test_in_training_only_labelled_tokens_are_computed(papa):
     close(losses[0], -scores.gather(1, labels[counted][:, None]).mean().detach(), 1e-6)
 
 
-def test_losses(papa):
+def test_task_loss_ignores_unlabelled_tokens(papa):
     logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     expected = (torch.tensor([2.0, 1.0]).exp().add(1).log() - torch.tensor([2.0, 1.0])).mean()
     close(papa.models.task_loss(logits, torch.tensor([0, 1, -100])), expected, 1e-6)
@@ -494,7 +423,7 @@ def test_losses(papa):
     assert papa.models.task_loss(logits, None) is None
 
 
-# --- refusals ---
+# --- bad input ---
 
 
 @pytest.mark.parametrize(
@@ -506,7 +435,7 @@ def test_losses(papa):
     ),
     ids=("ignores the registry", "other names", "shared layers"),
 )
-def test_encoders_that_keep_their_attention_are_refused(papa, config):
+def test_encoders_with_other_attention_are_rejected(papa, config):
     config.papa = settings(static=SOME)
     with pytest.raises(InputError) as caught:
         papa.models.PapaModel(config)
@@ -515,7 +444,7 @@ def test_encoders_that_keep_their_attention_are_refused(papa, config):
     assert "attention" in message
 
 
-def test_talking_heads_are_refused(papa):
+def test_talking_heads_are_rejected(papa):
     config = copy.deepcopy(CONFIGS["deberta"])
     config.talking_head = True
     config.papa = settings(static=SOME)
