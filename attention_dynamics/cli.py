@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-# A list of all missing checkpoints of a log config and their commands is shorter.
+# Longer than a list of all missing checkpoints of a log config with their commands.
 _LONGEST = 32_000
 
 
@@ -22,18 +22,18 @@ class InputError(Exception):
 
 
 class RunError(Exception):
-    """A failure while working, not of the input: the message says what went wrong."""
+    """A failure at run time, not of the input: the message says what went wrong."""
 
 
 class Terminated(BaseException):
-    """SIGTERM came; as an exception, so that files half written are removed."""
+    """Raised on SIGTERM; an exception, so that unfinished files are removed."""
 
 
 def run_script(main: Callable[[], object]) -> None:
-    """Run a script's ``main``; what a user can cause ends in one line on stderr."""
+    """Run a script's ``main``; errors that a user can cause end in one line on stderr."""
     name = os.path.basename(sys.argv[0])
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # for a terminal without Greek
+        sys.stdout.reconfigure(errors="backslashreplace")  # for terminals without Greek letters
     try:
         signal.signal(signal.SIGTERM, terminate)
         check_library()
@@ -43,7 +43,7 @@ def run_script(main: Callable[[], object]) -> None:
     except RunError as error:
         _end(f"{name}: failed: {error}", 1)
     except BrokenPipeError:
-        sys.stdout = None  # the reader (head, less) left: nothing more can be written to it
+        sys.stdout = None  # the reader (head, less) has closed the pipe
         sys.exit(1)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
@@ -52,7 +52,7 @@ def run_script(main: Callable[[], object]) -> None:
         _end(f"{name}: failed: out of memory", 1)
     except RuntimeError as error:
         if "allocat" not in str(error) and "out of memory" not in str(error).lower():
-            raise  # a mistake of ours, to be seen in full
+            raise  # a bug of ours: show the traceback
         _end(f"{name}: failed: out of memory ({str(error).splitlines()[0][:160]})", 1)
     except KeyboardInterrupt:
         _end(f"{name}: interrupted", 130)
@@ -82,9 +82,9 @@ def terminate(*_) -> None:
 
 
 def one_line(text: str) -> str:
-    """``text`` with line breaks and control characters (a file may hold them) escaped.
+    """``text`` with line breaks and control characters escaped, cut to ``_LONGEST`` characters.
 
-    Of more than ``_LONGEST`` characters (a file may hold these too) the middle is left out.
+    File contents in messages may have any characters and any length; the middle is cut.
     """
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 2]} [...] {text[-_LONGEST // 2 :]}"
@@ -102,19 +102,19 @@ class _Parser(argparse.ArgumentParser):
 
 
 def script_parser(description: str) -> argparse.ArgumentParser:
-    """A parser whose help begins with the script's docstring, kept as it is written."""
+    """A parser whose help starts with the docstring of the script, unchanged."""
     return _Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def count(text: str) -> int:
-    """The type of an option that counts things: a whole number from 1 to 1e9."""
+    """The argparse type of a count: an integer from 1 to 1e9."""
     if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) <= 10**9:
         raise argparse.ArgumentTypeError(f"must be at least 1 (and at most 1e9), not {text}")
     return int(text)
 
 
 def step_list(text: str) -> list[int]:
-    """The type of ``--custom_saves``: steps written as 0,10,50."""
+    """The argparse type of ``--custom_saves``: steps such as 0,10,50."""
     try:
         steps = [int(step) for step in text.split(",")]
     except ValueError:
@@ -128,7 +128,7 @@ LARGEST_SEED = 2**32 - 1
 
 
 def seed(text: str) -> int:
-    """The type of a ``--seed`` option: a whole number that every generator takes."""
+    """The argparse type of ``--seed``: an integer that every generator accepts."""
     if not text.isdecimal() or len(text) > 10 or int(text) > LARGEST_SEED:
         raise argparse.ArgumentTypeError(f"must be from 0 to {LARGEST_SEED}, not {text}")
     return int(text)

@@ -8,7 +8,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Ragged:
-    """Score vectors one after another.
+    """Score vectors, concatenated.
 
     Attributes:
         values: ``(total,)``.
@@ -37,9 +37,9 @@ class Ragged:
 
     @cached_property
     def argmax(self) -> np.ndarray:
-        """``(rows,)``: where in ``values`` each row has its (first) maximum.
+        """``(rows,)``: position in ``values`` of the (first) maximum of each row.
 
-        Kept, because the gold run's is asked for at each iteration of each run compared with it.
+        Cached: the gold run is compared with every iteration of every other run.
         """
         highest = np.maximum.reduceat(self.values, self.offsets[:-1])
         places = np.flatnonzero(self.values == np.repeat(highest, self.lengths))
@@ -49,14 +49,14 @@ class Ragged:
 
     @cached_property
     def _pieces(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows in pieces of at most 255 values: where each begins, and each row's first piece."""
+        """Rows cut into pieces of at most 255 values: start of each, first piece of each row."""
         pieces = (self.lengths + 254) // 255
         firsts = np.cumsum(pieces) - pieces
         starts = np.repeat(self.offsets[:-1] - 255 * firsts, pieces)
         return starts + 255 * np.arange(pieces.sum()), firsts
 
     def counts(self, marked: np.ndarray) -> np.ndarray:
-        """``(rows,)`` int64: how many places of each row are True in ``marked`` (total,) bool.
+        """``(rows,)`` int64: the number of True values of each row in ``marked`` (total,) bool.
 
         Bytes add up several times faster than int64, so a row is first counted in pieces whose
         counts fit in a byte.
@@ -66,7 +66,7 @@ class Ragged:
         return np.add.reduceat(counts, firsts, dtype=np.int64)
 
     def places(self, rows: np.ndarray) -> np.ndarray:
-        """Where in ``values`` the entries of some rows lie, row after row."""
+        """Positions in ``values`` of the entries of some rows, row after row."""
         lengths = self.lengths[rows]
         within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return np.repeat(self.offsets[rows], lengths) + within
@@ -77,7 +77,7 @@ class Ragged:
             raise ValueError("the rows of the two score arrays differ in number or length")
 
     def take(self, rows) -> "Ragged":
-        """Some rows, in the order named."""
+        """The given rows, in that order."""
         rows = np.asarray(rows, dtype=np.int64)
         return Ragged(self.values[self.places(rows)], offsets_of(self.lengths[rows]))
 
@@ -88,7 +88,7 @@ class Ragged:
 
     @property
     def rest(self) -> np.ndarray:
-        """The values of every row but its first one, row after row."""
+        """All values except the first of each row."""
         kept = np.ones(len(self.values), dtype=bool)
         kept[self.offsets[:-1]] = False
         return self.values[kept]

@@ -1,8 +1,8 @@
 """The paper's summary statistics: agr_*, xi_*, baseline, and curves over training (A.1).
 
 Shared by classification and translation. α_A* is the attention of the gold run ``normal_A`` at its
-best iteration; β^uf the KTIW of the run ``uniform``; ``normal_B``, ... the runs compared with the
-gold one.
+best iteration, β^uf the KTIW of the run ``uniform``; ``normal_B``, ... are compared with the gold
+run.
 """
 
 import math
@@ -123,7 +123,7 @@ def summarise(
             "gold_iteration": heldout_iteration,
             "best_perf": _perf(logs, GOLD, heldout_iteration, perf),
             **{
-                # What does not depend on the gold iteration is not computed again.
+                # Levels that do not depend on the gold iteration are not recomputed.
                 f"agr_{name}": result[f"agr_{name}"]
                 if name in baselines or heldout_iteration == gold_iteration
                 else _highest(_mean(agreement(metric, *pair)) for pair in pairs.values())
@@ -157,7 +157,7 @@ def _rivals(logs: Logs, scores, split: str, other_run: str, baselines: dict):
 
 
 def _best_iteration(logs: Logs, perf: str) -> int:
-    """The iteration of the gold run with the best ``perf`` (the first of equals)."""
+    """The (first) iteration of the gold run with the best ``perf``."""
     return max(logs.iterations(GOLD), key=lambda t: _perf(logs, GOLD, t, perf))
 
 
@@ -174,14 +174,14 @@ def _perf(logs: Logs, name: str, iteration: int, perf: str) -> float:
         )
     if not math.isfinite(value):
         raise InputError(
-            f"the logs of {logs.dataset} say that {perf} of {name} at iteration {iteration} is "
-            f"{value}: train that run again, then dump again"
+            f"the logs of {logs.dataset} have {perf} {value} for {name} at "
+            f"iteration {iteration} (expected a finite number): retrain that run, then dump again"
         )
     return float(value)
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    """The mean over the last axis without NaN; NaN where nothing is defined."""
+    """The mean over the last axis without NaN; NaN where all values are."""
     defined = ~np.isnan(values)
     counts = defined.sum(axis=-1)
     sums = np.where(defined, values, 0).sum(axis=-1)
@@ -189,7 +189,7 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 
 def _highest(values) -> float:
-    """The largest that is defined; NaN when none is."""
+    """The largest value that is not NaN; NaN if there is none."""
     return float(np.fmax.reduce(list(values)))
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from attention_dynamics.cli import InputError
 
 
-def check_name(name: str, what: str = "data set") -> None:
-    """Refuse a name that would lead out of the folders, or not into a file name."""
+def check_name(name: str, what: str = "dataset") -> None:
+    """Raise InputError unless ``name`` can be part of a file name (``what`` it names)."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
         raise InputError(
             f"{what} {name[:200]!r} must have a plain name: letters, digits and _ . - (at most 100)"
@@ -15,7 +15,7 @@ def check_name(name: str, what: str = "data set") -> None:
 
 
 def run_folder(dataset: str, config: dict, seed: int, uniform: bool) -> Path:
-    """The folder of one run, relative to the experiment's, named as the papers' code does."""
+    """The folder of one run, relative to the experiment's, with the name of the published code."""
     parts = [f"h_dim={config['hidden_dim']}"]
     if "dropout" in config:
         parts.append(f"dropout={config['dropout']:f}")
@@ -24,32 +24,32 @@ def run_folder(dataset: str, config: dict, seed: int, uniform: bool) -> Path:
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """The checkpoint of ``folder`` as it was before the update of ``step``."""
+    """The checkpoint in ``folder`` with the weights before the update of ``step``."""
     return folder / f"model{step}"
 
 
 def logs_path(dataset: str) -> Path:
-    """Where eval_dump writes what it dumped."""
+    """The logs that eval_dump.py writes."""
     return Path("outputs") / f"{dataset}_logs.pkl"
 
 
 def embedding_beta_path(dataset: str, embed_dim: int) -> Path:
-    """Where the embedding baseline of classification, β^px, lies."""
+    """The embedding baseline of classification, β^px."""
     return Path("outputs") / f"{dataset}embedding{embed_dim}beta.pkl"
 
 
 def logistic_beta_path(dataset: str) -> Path:
-    """Where the logistic-regression baseline β^lr lies."""
+    """The logistic-regression baseline β^lr."""
     return Path("outputs") / f"{dataset}_logistic_beta.pkl"
 
 
 def translation_beta_path(dataset: str, embed_dim: int) -> Path:
-    """Where the embedding baseline of translation, β^px, lies."""
+    """The embedding baseline of translation, β^px."""
     return Path("outputs") / f"{dataset}embedding{embed_dim}translation.pkl"
 
 
 def ibm1_beta_path(dataset: str) -> Path:
-    """Where the table of IBM Model 1 lies."""
+    """The table of IBM Model 1."""
     return Path("outputs") / f"{dataset}_ibm1_beta.pkl"
 
 
@@ -69,5 +69,5 @@ def unfinished_path(folder: Path) -> Path:
 
 
 def state_path(folder: Path) -> Path:
-    """The training state of a run that is not finished."""
+    """The resume state of an unfinished run."""
     return folder / "state"

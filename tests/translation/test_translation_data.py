@@ -635,7 +635,7 @@ def test_options_that_do_not_go_together(translation, folder, capsys, options, m
 @pytest.mark.parametrize(
     ("name", "languages", "message"),
     [
-        ("../x", ("de", "en"), "data set '../x' must have a plain name"),
+        ("../x", ("de", "en"), "dataset '../x' must have a plain name"),
         ("mine", ("de", "../en"), "'../en' must have a plain name"),
         (
             "news-commentary-v14-en-nl",
