@@ -116,7 +116,7 @@ def draw_dynamics(
     if np.isfinite(result["baseline_exact"]):
         exact = result["baseline_exact"]
         upper.axhline(exact, color=_CHANCE, dashes=(1, 2), linewidth=1.2)
-        text = f"{exact:.3f}: random order (one shuffle: {result['baseline']:.3f})"
+        text = f"{exact:.3f}: random order (drawn: {result['baseline']:.3f})"
         labels.append((exact, rf"$\hat{{A}}$ = {text}", _CHANCE))
     upper.set_ylabel(f"agreement A ({metric})")
     _label_at_right(upper, labels, bars=len(labels))
