@@ -89,10 +89,12 @@ def test_dump_logs_of_translation_makes_the_baselines_too(root):
 
 
 def test_copying_runs(root):
-    made = calls(root, "SequenceCopying/copying_runs.sh", "--num_seeds", "4", of="seq2seq")
+    made = calls(
+        root, "SequenceCopying/copying_runs.sh", "--num_seeds", "4", of="seq2seq", JOBS="2"
+    )
     assert made == [
         f"seq2seq.py --no_rep --num_vocab {number} --seq_length 40 --bsize 128 --num_seeds 4 "
-        "--jobs 1"
+        "--jobs 2"
         for number in (40, 60)
     ]
 

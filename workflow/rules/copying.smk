@@ -17,7 +17,7 @@ rule copying:
     resources:
         **need(S, "copying"),
     shell:
-        # The seeds are independent: the number of processes changes no number.
+        # The seeds are independent: fewer processes, where there are fewer cores, change no result.
         command(
             S, "copying", "seq2seq.py --no_rep --num_vocab {wildcards.num_vocab} {params} --jobs {threads}"
         )
