@@ -1,6 +1,6 @@
-"""Every command of README.md: run in order on small data in a clean folder, or its options read.
+"""Every command of README.md and docs/: run on small data in a clean folder, or its options read.
 
-What is run is the very line of the README, with options behind it that make it small (SMALL) and
+What is run is the very line of the page, with options behind it that make it small (SMALL) and
 files in place of /path/to/... (SOURCES). A batch file is run with a stand-in for Python that makes
 a dry run of the workflow; its commands are then run in this process, which loads torch once. What
 would take minutes even so (PARSED: run.sh, test.sh, MiniLM, searching good heads) is not run here:
@@ -35,6 +35,7 @@ SMALL = {
         "train_classifier.py": [*RUN, "--steps", "6"],
         "eval_dump.py": DUMP,
         "embedding_beta.py": ["--epochs", "1"],
+        "../examples/own_model.py": ["--steps", "2", "--test_set_size", "20"],
     },
     "translation": {
         "prepare_data.py": ["--vocab_size", "26"],
@@ -67,6 +68,12 @@ PARSED = {
     "./benchmarks/copying.py", "./benchmarks/papa.py",
     "./results/departures.py", "./results/times.py",
 }  # fmt: skip
+
+# docs/cluster.md has the commands of the workflow, which tests/repository/test_workflow.py runs.
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted(ROOT.glob("docs/*.md")) if page.name != "cluster.md"),
+]
 
 WORDS = [f"word{i}" for i in range(12)]
 
@@ -211,12 +218,14 @@ class Runner:
         small = SMALL[self.folder].get(script, [])
         if script == "prepare_data.py" and self.folder == "translation":
             options = [*options, "--overwrite"]
-        self.monkeypatch.setattr(sys, "argv", [script, *options, *small])
-        if self.folder == ".":
-            namespace = runpy.run_path(str(self.root / script))
-            namespace["main"](options)
+        options = [*options, *small]
+        self.monkeypatch.setattr(sys, "argv", [script, *options])
+        if "/" in script:  # it imports modules of its own folder
+            subprocess.run([sys.executable, script, *options], check=True)
+        elif self.folder == ".":
+            runpy.run_path(str(self.root / script))["main"](options)
         else:
-            getattr(self.of(self.folder), Path(script).stem).main([*options, *small])
+            getattr(self.of(self.folder), Path(script).stem).main(options)
         self.ran.append(f"{self.folder}/{script}")
 
     def of(self, folder: str) -> SimpleNamespace:
@@ -226,10 +235,10 @@ class Runner:
         return self.modules[folder]
 
 
-def test_every_command_block_of_the_readme(clean_copy, monkeypatch, capsys):
+def test_commands_of_every_page_run(clean_copy, monkeypatch, capsys):
     monkeypatch.chdir(clean_copy)
     sources = write_sources(clean_copy)
-    text = (ROOT / "README.md").read_text()
+    text = "\n".join(page.read_text() for page in PAGES)
     for placeholder, path in sources.items():
         text = text.replace(placeholder, str(path))
     runner = Runner(clean_copy, monkeypatch)
@@ -252,8 +261,8 @@ def test_every_command_block_of_the_readme(clean_copy, monkeypatch, capsys):
         assert {f"{folder}/{script}" for script in scripts} <= set(runner.ran)
 
 
-def test_no_placeholder_is_left_and_no_script_is_missing():
-    text = (ROOT / "README.md").read_text()
+def test_pages_have_known_placeholders_and_existing_scripts():
+    text = "\n".join(page.read_text() for page in PAGES)
     assert set(re.findall(r"/path/to/[\w/]+", text)) <= {
         "/path/to/trees",
         "/path/to/task1/raw",
@@ -263,12 +272,10 @@ def test_no_placeholder_is_left_and_no_script_is_missing():
         assert [*ROOT.glob(f"**/{name}")], name
 
 
-def test_troubleshooting_quotes_what_scripts_say():
-    """The messages in the first column, but for names and numbers, stand in the code."""
-    section = (
-        (ROOT / "README.md").read_text().partition("## Troubleshooting")[2].partition("\n## ")[0]
-    )
-    rows = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+def test_troubleshooting_quotes_messages_of_the_code():
+    """The messages in the first column, except for names and numbers, are in the code."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    rows = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
     assert len(rows) >= 8
     code = "".join(
         path.read_text()
