@@ -1,5 +1,6 @@
 """Histories of evaluations: how they are stored, checked and summarised."""
 
+import hashlib
 import itertools
 import math
 import pickle
@@ -84,7 +85,7 @@ def title_of(path: Path, name: str) -> str:
 def write_output(path: Path, histories: object, settings: dict, results: dict) -> None:
     """Write the pickle ``path`` and its record; the pickle never exists without the record."""
     content = pickle.dumps(histories, protocol=5)
-    record_output(path, settings, results, content)
+    record_output(path, settings, results, hashlib.sha256(content).hexdigest())
     with atomic_write(path) as stream:
         stream.write(content)
 

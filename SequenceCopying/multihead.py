@@ -51,7 +51,7 @@ from attention_dynamics.cli import InputError, RunError, count, run_script, scri
 from attention_dynamics.device import add_device_options, peak_memory_mb, setup_device
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.runs.checkpoints import load_checkpoint, save_checkpoint
-from attention_dynamics.runs.outputs import keep, kept
+from attention_dynamics.runs.outputs import load_state, save_state
 from attention_dynamics.runs.records import differences, locked
 from attention_dynamics.storage.files import check_writable, read_json, write_json
 from attention_dynamics.storage.pickles import load_pickle
@@ -191,7 +191,7 @@ def try_candidate(
     """
     device = setup_device(device, threads)
     path, described = candidate_path(folder, number), asdict(settings)
-    cached = kept(path, described)
+    cached = load_state(path, described)
     trials = [load_trial(path, trial) for trial in (cached if isinstance(cached, list) else [])]
     while (kind := classify_head(trials)) is None:
         if trials and ("good" if is_good(trials[0]) else "bad") not in wanted:
@@ -199,7 +199,7 @@ def try_candidate(
         model = load_model(settings, folder, [make_head(settings, CANDIDATES, number)])
         state = path.with_name(f"{number},{len(trials)}.state")
         trials.append(train_trial(settings, model, len(trials), device, is_good, state))
-        keep(path, described, trials)
+        save_state(path, described, trials)
         state.unlink(missing_ok=True)
     if kind != "dropped":
         save_head(folder, f"{kind}{number}", settings, CANDIDATES, number)
@@ -280,7 +280,7 @@ def train_combination(
     path = combination_path(folder, names)
     state = path.with_name(f"{path.name}.state")
     history = train_trial(settings, model, 0, device, lambda _: False, state)
-    keep(path, asdict(settings), history)
+    save_state(path, asdict(settings), history)
     state.unlink(missing_ok=True)
     return history
 
@@ -293,7 +293,7 @@ def train_combinations(
     missing = []
     for names in dict.fromkeys(names for kind in KINDS for names in combinations[kind]):
         path = combination_path(args.folder, names)
-        history = kept(path, asdict(settings))
+        history = load_state(path, asdict(settings))
         if history is None:
             missing.append(names)
         else:

@@ -50,7 +50,7 @@ from workers import add_jobs_option, default_jobs, run_parallel
 from attention_dynamics.cli import count, run_script, script_parser, seed
 from attention_dynamics.device import add_device_options, peak_memory_mb, setup_device
 from attention_dynamics.reporting.tables import format_table
-from attention_dynamics.runs.outputs import Parts
+from attention_dynamics.runs.outputs import PartialResults
 from attention_dynamics.runs.paths import check_name
 from attention_dynamics.runs.records import locked
 from attention_dynamics.storage.files import check_writable
@@ -148,7 +148,7 @@ def main(argv=None) -> None:
     check_writable(path, Path("data"))
     described = {**asdict(settings), "seeds": args.seeds}
     with locked(path):
-        parts = Parts(path)
+        parts = PartialResults(path)
         if args.overwrite:
             parts.remove()
         elif path.exists():
@@ -191,7 +191,7 @@ def train_in_processes(
     device: torch.device,
     threads: int,
     jobs: int,
-    parts: Parts,
+    parts: PartialResults,
 ) -> list[History]:
     """The histories of ``seeds``, each trained on its own, in ``jobs`` parallel processes."""
     tasks = [(settings, one, device.type, threads, parts) for one in seeds]

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.device import set_seed, setup_device
-from attention_dynamics.runs.outputs import Parts
+from attention_dynamics.runs.outputs import PartialResults
 from attention_dynamics.runs.training import Training
 
 # The accuracy from which a seed counts as having learned to copy.
@@ -112,7 +112,7 @@ def make_stacked_model(settings: Settings, seeds: list[int]) -> Copier:
 
 
 def train_seed(
-    settings: Settings, seed: int, device: str, threads: int, parts: Parts | None = None
+    settings: Settings, seed: int, device: str, threads: int, parts: PartialResults | None = None
 ) -> History:
     """The evaluations of one seed, after the updates of steps 0, save_every, ...
 
@@ -142,7 +142,7 @@ def train_stacked(
     seeds: list[int],
     device: torch.device,
     tick: Callable[[int], None],
-    parts: Parts | None = None,
+    parts: PartialResults | None = None,
 ) -> list[History]:
     """As :func:`train_seed`, with all seeds as one model; ``tick`` receives the steps made.
 

@@ -60,6 +60,7 @@ from attention_dynamics.cli import run_script
 from attention_dynamics.device import peak_memory_mb
 from attention_dynamics.lstm import lstm_states
 from attention_dynamics.names import METRICS
+from attention_dynamics.runs.embedding_baseline import train_baseline
 
 HERE = Path(__file__).resolve().parent
 SECTIONS = (
@@ -353,9 +354,10 @@ def embedding_row(workload: Workload, val_workload: Workload, rounds: int) -> di
         )
 
     def ours():
-        experiment("embedding_beta").train(
-            train_split, val_split, workload.vocab, settings, torch.device("cpu")
+        model, *losses_of = experiment("embedding_beta").build(
+            train_split, val_split, workload.vocab, settings.embed_dim, torch.device("cpu")
         )
+        train_baseline(model, *losses_of, len(train_split), settings)
 
     model = experiment("embedding_beta").BagOfWords(workload.vocab, settings.embed_dim)
     for parameter in model.parameters():

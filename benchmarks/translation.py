@@ -47,6 +47,7 @@ from attention_dynamics.analysis.logs import Logs, save_logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import run_script
 from attention_dynamics.device import peak_memory_mb
+from attention_dynamics.runs.embedding_baseline import train_baseline
 
 CONFIG = {"hidden_dim": 256, "dropout": 0.5, "num_layers": 2, "batch_size": 16}
 VOCAB = 8000
@@ -286,8 +287,10 @@ def embedding_section(args: argparse.Namespace) -> list[dict]:
 
     def ours():
         torch.manual_seed(0)
-        train = experiment().embedding_beta.train
-        return train(pairs, val_pairs, vocab, settings, CPU)
+        build = experiment().embedding_beta.build
+        model, *losses_of = build(pairs, val_pairs, vocab, settings.embed_dim, CPU)
+        losses = train_baseline(model, *losses_of, len(pairs), settings)
+        return model.beta().numpy(), losses
 
     np.testing.assert_allclose(plain()[1], ours()[1], rtol=1e-4)
     times = alternate(plain, ours, min(args.rounds, 3))

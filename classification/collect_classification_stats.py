@@ -12,79 +12,38 @@ normal runs; a dash stands for a level that the attention never exceeded.
 """
 
 import argparse
-import sys
-from pathlib import Path
 
+from baselines import load_inputs
 from data import canonical_name
-from measured import ACCURACIES, load_inputs, summarise_measured
 from planted import planted_rows
-from tqdm import tqdm
 
-from attention_dynamics.cli import count, run_script, script_parser, seed
-from attention_dynamics.names import METRICS
-from attention_dynamics.reporting.tables import FORMATS, result_tables, titled
-from attention_dynamics.storage.files import check_writable, write_pickle
+from attention_dynamics.analysis.inputs import AnalysisInputs
+from attention_dynamics.cli import run_script, script_parser
+from attention_dynamics.names import PERFORMANCES
+from attention_dynamics.reporting.collect import add_collect_options, collect
+from attention_dynamics.reporting.tables import result_tables, titled
 
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
-    parser.add_argument("--datasets", required=True, nargs="+", help="names, such as Furd SMS")
-    parser.add_argument("--out_file", required=True, help="pickle to write the results to")
-    parser.add_argument(
-        "--include_kendall_tau", action="store_true", help="Kendall's tau beside the top 5%% match"
-    )
-    parser.add_argument(
-        "--include_train_results",
-        action="store_true",
-        help="training examples beside test examples",
-    )
-    parser.add_argument(
-        "--embed_dim",
-        type=count,
-        default=256,
-        help="of the embedding baseline to read (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seed", type=seed, default=0, help="of shuffles and bootstrap (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default="text",
-        help="of the printed tables (default: %(default)s)",
-    )
-    args = parser.parse_args(argv)
-    check_writable(args.out_file, beside=Path("outputs"))
-    return args
+    add_collect_options(parser)
+    return parser.parse_args(argv)
 
 
 def main(argv=None) -> None:
     args = parse_args(argv)
-    datasets = list(dict.fromkeys(canonical_name(dataset) for dataset in args.datasets))
-    metrics = METRICS if args.include_kendall_tau else METRICS[:1]
-    splits = ["val", "train"] if args.include_train_results else ["val"]
+    performance = PERFORMANCES["classification"]["acc"]
+    planted = []
 
-    results, planted = {}, []
-    todo = [
-        (dataset, metric, split) for dataset in datasets for metric in metrics for split in splits
-    ]
-    progress = tqdm(todo, unit="table", disable=not sys.stderr.isatty())
-    measured = None
-    for dataset, metric, split in progress:
-        if measured is None or measured.logs.dataset != dataset:
-            measured = load_inputs(dataset, args.embed_dim)
-            for line in measured.missing:
-                progress.write(f"note: {line}", file=sys.stderr)
-            planted += planted_rows(dataset, measured.logs)
-        results[dataset, metric, split, ACCURACIES[split]] = summarise_measured(
-            measured, metric, split, args.seed
-        )
-    write_pickle(args.out_file, results)
-    print(result_tables(results, "accuracy", args.format))
+    def inspect(dataset: str, inputs: AnalysisInputs) -> None:
+        planted.extend(planted_rows(dataset, inputs.logs))
+
+    datasets = map(canonical_name, args.datasets)
+    results = collect(args, datasets, [performance], load_inputs, inspect)
+    print(result_tables(results, performance.label, args.format))
     if planted and args.format not in ("csv", "json"):
         title = "planted words in the top 5% (share of sentences with any)"
         print("\n" + titled(title, planted, args.format))
-    print(f"results written to {args.out_file}", file=sys.stderr)
 
 
 if __name__ == "__main__":

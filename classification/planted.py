@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.stats import hypergeom
 
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
@@ -13,7 +13,7 @@ from attention_dynamics.storage.files import read_json
 
 
 def planted_mask(dataset: str, logs: Logs) -> np.ndarray | None:
-    """``(scores,)`` bool: is this token a planted word? None when the data set has no truth."""
+    """``(scores,)`` bool: is this token a planted word? None if the dataset has no truth."""
     path = Path("data") / f"{dataset}_truth.json"
     if not path.exists():
         return None
@@ -35,16 +35,16 @@ def planted_mask(dataset: str, logs: Logs) -> np.ndarray | None:
         except (KeyError, IndexError, TypeError):
             raise InputError(
                 f"planted truth {path} does not fit the logs of {dataset}: prepare, train and dump "
-                "the data set again"
+                "the dataset again"
             ) from None
     return marked
 
 
 def planted_rows(dataset: str, logs: Logs) -> list[dict]:
-    """A row per checkpoint: the share of test sentences whose top 5% holds a planted word.
+    """A row per checkpoint: the fraction of test sentences with a planted word in the top 5%.
 
     For α of the gold run and for the votes β^uf of the uniform run, beside the exact expectation of
-    a random order; sentences without planted words are left out. Empty when the data set has no
+    a random order; sentences without planted words are left out. Empty if the dataset has no
     truth.
     """
     marked = planted_mask(dataset, logs)
@@ -57,15 +57,18 @@ def planted_rows(dataset: str, logs: Logs) -> list[dict]:
     chance = _chance(mask)
     rows = []
     for t in logs.iterations(GOLD):
-        row = {"iteration": t, "α of normal_A": found(logs.scores(GOLD, t, "alpha", "val"), mask)}
+        row = {
+            "iteration": t,
+            "α of normal_A": hit_rate(logs.scores(GOLD, t, "alpha", "val"), mask),
+        }
         beta = logs.arrays.get((UNIFORM, t, "beta"))
-        row["β of uniform"] = None if beta is None else found(logs.cut(beta * sign, "val"), mask)
+        row["β of uniform"] = None if beta is None else hit_rate(logs.cut(beta * sign, "val"), mask)
         rows.append({**row, "chance": chance})
     return rows
 
 
-def found(scores: Ragged, mask: Ragged) -> float:
-    """The share of rows with a planted word among which one is in the top 5% of the scores.
+def hit_rate(scores: Ragged, mask: Ragged) -> float:
+    """Fraction of the rows with planted words that have one in the top 5% of the scores.
 
     Top 5%: the ceil(0.05 n) highest of n scores; of equal ones the earlier.
     """
@@ -79,17 +82,9 @@ def found(scores: Ragged, mask: Ragged) -> float:
 
 
 def _chance(mask: Ragged) -> float:
-    """Expectation of :func:`found` for random orders: 1 - C(n - m, k) / C(n, k), rows averaged."""
+    """Expectation of :func:`hit_rate` for random orders: 1 - P(no planted word among k of n)."""
     n = mask.lengths
     m = np.add.reduceat(mask.values, mask.offsets[:-1], dtype=np.int64)
     k = np.ceil(0.05 * n)
     n, m, k = n[m > 0], m[m > 0], k[m > 0]
-    none = np.where(
-        n - m >= k,
-        np.exp(
-            gammaln(n - m + 1) - gammaln(np.maximum(n - m - k, 0) + 1)
-            - gammaln(n + 1) + gammaln(n - k + 1)
-        ),
-        0.0,
-    )  # fmt: skip
-    return float((1 - none).mean())
+    return float((1 - hypergeom.pmf(0, n, m, k)).mean())

@@ -40,10 +40,15 @@ from attention_dynamics.runs.paths import checkpoint_path, run_folder, state_pat
 from attention_dynamics.runs.records import begin_run, finish_run, locked
 from attention_dynamics.runs.training import Training
 
+# Steps between resume states, at most.
+STATE_STEPS = 250
+
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
-    parser.add_argument("--seed", type=seed, required=True, help="of weights and data order")
+    parser.add_argument(
+        "--seed", type=seed, required=True, help="random seed (initialisation and data order)"
+    )
     parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
     parser.add_argument(
         "--steps",
@@ -63,19 +68,19 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--test_set_size",
         type=count,
         default=4000,
-        help="test accuracy is taken on this many first test examples (default: %(default)s)",
+        help="number of leading test examples for the test accuracy (default: %(default)s)",
     )
     parser.add_argument(
         "--save_every",
         type=count,
         default=250,
-        help="steps between checkpoints, and between training states (default: %(default)s)",
+        help="steps between checkpoints (default: %(default)s)",
     )
     parser.add_argument(
         "--custom_saves",
         type=step_list,
         default=None,
-        help="more steps to keep, such as 0,10,50 (default: none)",
+        help="additional checkpoint steps, such as 0,10,50 (default: none)",
     )
     parser.add_argument(
         "--pretrained_embeddings",
@@ -83,9 +88,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         help="start the embeddings from data/w2v.pkl; as published they only steer the vocabulary "
         "(departure 2, default: off)",
     )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="train the run anew, from its start"
-    )
+    parser.add_argument("--overwrite", action="store_true", help="retrain a run from the start")
     add_device_options(parser)
     return parser.parse_args(argv)
 
@@ -151,7 +154,7 @@ def train(
     order = batches(len(dataset.train), settings["config"]["batch_size"], args.steps, args.seed)
     saves, last = settings["saves"], args.steps - 1
     training = Training(
-        state_path(folder), settings, model, optimizer, args.save_every,
+        state_path(folder), settings, model, optimizer, min(args.save_every, STATE_STEPS),
         {"accuracies": {}, "seconds": []},
     )  # fmt: skip
     with training:

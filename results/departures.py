@@ -35,11 +35,13 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from measure import keep_results, machine_facts, modules_of
 
+from attention_dynamics.analysis.inputs import summarise_inputs
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.cli import InputError, count, run_script, script_parser
 from attention_dynamics.device import set_seed, setup_device
-from attention_dynamics.names import GOLD, METRICS
+from attention_dynamics.names import GOLD, METRICS, PERFORMANCES
 from attention_dynamics.reporting.tables import format_table
+from attention_dynamics.runs.embedding_baseline import train_baseline
 from attention_dynamics.runs.outputs import read_output_record, record_output
 from attention_dynamics.runs.paths import translation_beta_path
 from attention_dynamics.runs.records import differences
@@ -137,14 +139,15 @@ def facts(logs: Logs, data: str | None, threads: int) -> dict:
 
 def classification_effects(dataset: str, threads: int) -> dict:
     """{departure: {dataset: numbers}} of 1, 8 and 10, and "made"; read in the working directory."""
-    module = modules_of("classification", "measured").measured
+    module = modules_of("classification", "baselines").baselines
     measured = replace(module.load_inputs(dataset), baselines={})
-    result, *others = (module.summarise_measured(measured, METRIC, "val", s) for s in SHUFFLES)
+    accuracy = PERFORMANCES["classification"]["acc"]
+    result, *others = (summarise_inputs(measured, METRIC, "val", accuracy, s) for s in SHUFFLES)
     negated = {
         key: -values if key[2] == "grad" else values for key, values in measured.logs.arrays.items()
     }
     twice = replace(measured, logs=replace(measured.logs, arrays=negated))
-    published = module.summarise_measured(twice, METRIC, "val", 0)
+    published = summarise_inputs(twice, METRIC, "val", accuracy, 0)
     baselines = [one["baseline"] for one in (result, *others)]
     found = {
         "1": {
@@ -193,8 +196,8 @@ class PublishedTargets:
 
 def translation_effects(dataset: str, published_beta: Path, threads: int) -> dict:
     """{"5": {dataset: {metric: numbers}}, "made": ...}; read in the working directory."""
-    module = modules_of("translation", "data", "embedding_beta", "measured")
-    measured = module.measured.load_inputs(dataset, EMBED_DIM)
+    module = modules_of("translation", "data", "embedding_beta", "baselines")
+    measured = module.baselines.load_inputs(dataset, EMBED_DIM)
     px = translation_beta_path(dataset, EMBED_DIM)
     if "px" not in measured.baselines:
         raise InputError(next(line for line in measured.missing if line.startswith(str(px))))
@@ -207,7 +210,7 @@ def translation_effects(dataset: str, published_beta: Path, threads: int) -> dic
     if what := differences(earlier, settings):
         raise InputError(f"{published_beta} and {px} are of other settings ({what})")
     try:
-        beta = module.measured.of_matrix(load_pickle(published_beta, "baseline"), measured.logs)
+        beta = module.baselines.of_matrix(load_pickle(published_beta, "baseline"), measured.logs)
     except ValueError as error:
         raise InputError(
             f"baseline {published_beta} {error}; remove it, and it is trained"
@@ -215,9 +218,8 @@ def translation_effects(dataset: str, published_beta: Path, threads: int) -> dic
     both = {"here": measured.baselines["px"], "published": beta}
     effects = {}
     for metric in METRICS:
-        result = module.measured.summarise_measured(
-            replace(measured, baselines=both), metric, "val", "acc", 0
-        )
+        accuracy = PERFORMANCES["translation"]["acc"]
+        result = summarise_inputs(replace(measured, baselines=both), metric, "val", accuracy, 0)
         effects[metric] = {name: result[f"agr_{name}"] for name in both}
     made = facts(measured.logs, settings["data"], threads)
     return {"5": {dataset: effects}, "made": {dataset: made}}
@@ -239,10 +241,11 @@ def train_published(module: SimpleNamespace, out: Path, settings: dict, threads:
         raise InputError("β^px was trained on other data than data/ holds now: train it again")
     train_pairs = PublishedTargets(dataset.train, module.data.PAD)
     args, state = SimpleNamespace(**settings), out.with_suffix(".state")
-    beta, losses = module.embedding_beta.train(
-        train_pairs, dataset.val, dataset.vocab, args, device, state, settings
+    model, *losses_of = module.embedding_beta.build(
+        train_pairs, dataset.val, dataset.vocab, args.embed_dim, device
     )
-    write_pickle(out, beta)
+    losses = train_baseline(model, *losses_of, len(train_pairs), args, state, settings)
+    write_pickle(out, model.beta().numpy())
     record_output(out, settings, {"validation_losses": losses})
     state.unlink(missing_ok=True)
 

@@ -47,7 +47,7 @@ def classification() -> SimpleNamespace:
 
 @pytest.fixture(scope="session")
 def translation() -> SimpleNamespace:
-    """The modules of translation/, such as ``translation.models.read``."""
+    """The modules of translation/, such as ``translation.scores.predict``."""
     return load_folder(ROOT / "translation")
 
 

@@ -17,31 +17,32 @@ stopped, the same command goes on.
 
 import argparse
 import functools
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
-from data import Dataset, Pairs, load_dataset, sample_train
+from data import Pairs, load_dataset, sample_train
 from decoding import BEAM_SIZE, bleu, translate
 from evaluation import percent_and_perplexity
-from models import CONFIG_KEYS, AttentionTranslator, read
-from tqdm import tqdm
+from models import CONFIG_KEYS, AttentionTranslator
+from scores import score_batch
 
-from attention_dynamics.analysis.logs import Logs, published_layout, save_logs
+from attention_dynamics.analysis.dumping import (
+    KINDS,
+    add_dump_options,
+    checkpoint_paths,
+    dump_checkpoints,
+    log_entries,
+)
+from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged, batches_by_length, offsets_of
 from attention_dynamics.cli import InputError, count, run_script, script_parser
-from attention_dynamics.device import add_device_options, peak_memory_mb, setup_device
-from attention_dynamics.runs.checkpoints import checkpoints_of, load_checkpoint
-from attention_dynamics.runs.configs import make_log_config, read_config, read_log_config
-from attention_dynamics.runs.outputs import parts_of, record_output
-from attention_dynamics.runs.paths import check_name, log_config_path, logs_path, run_folder
-from attention_dynamics.runs.records import locked
-from attention_dynamics.storage.files import sha256, write_pickle
-
-DEFAULT_CONFIG = "configs/model.json"
-KINDS = ("alpha", "beta", "grad")
+from attention_dynamics.device import setup_device
+from attention_dynamics.runs.checkpoints import load_checkpoint
+from attention_dynamics.runs.configs import read_config
+from attention_dynamics.runs.paths import check_name
+from attention_dynamics.storage.files import sha256
 
 # Sentence pairs, and their (padded) source tokens, in one batch of a checkpoint without Δ.
 _SENTENCES, _TOKENS = 64, 4096
@@ -50,9 +51,6 @@ _SENTENCES, _TOKENS = 64, 4096
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument("--dataset", required=True, help="name in data/, such as multi30k or toy")
-    parser.add_argument(
-        "--config", default=DEFAULT_CONFIG, help="model config (default: %(default)s)"
-    )
     parser.add_argument(
         "--eval_bleu",
         nargs="?",
@@ -78,61 +76,32 @@ def parse_args(argv=None) -> argparse.Namespace:
         default=16,
         help="sentence pairs whose Δ is computed at once (default: %(default)s)",
     )
-    parser.add_argument(
-        "--layout",
-        choices=["ours", "published"],
-        default="ours",
-        help="layout of the output (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--make_log_config",
-        action="store_true",
-        help="first write the log config, from the finished runs in models/",
-    )
-    parser.add_argument("--overwrite", action="store_true", help="dump again what is up to date")
-    add_device_options(parser)
+    add_dump_options(parser)
     return parser.parse_args(argv)
-
-
-def train_command(args, dataset: Dataset, config: dict, entry: dict, iterations: list[int]) -> str:
-    """The command that makes the checkpoints of a run at ``iterations``."""
-    per_epoch = -(-len(dataset.train) // config["batch_size"])
-    return (
-        f"python train_translation.py --dataset {args.dataset} --seed {entry['seed']} "
-        f"--epochs {max(iterations) // per_epoch + 1} "
-        f"--custom_saves {','.join(map(str, iterations))}"
-        + (" --uniform" if entry["uniform"] else "")
-        + (f" --config {args.config}" if args.config != DEFAULT_CONFIG else "")
-    )
 
 
 def dump(
     model: AttentionTranslator, pairs: Pairs, device: torch.device, grad_bsize: int | None
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """α, β and (with ``grad_bsize``) Δ of all pairs; whether each target is right; its loss.
+    """α, β and (with ``grad_bsize``) Δ of all pairs; whether each target is correct; its loss.
 
     Returns:
         {"alpha", "beta", "grad": (scores,) float32 in the layout of the logs}, correct (targets,)
         bool, loss (targets,) float64; targets are those after <s>, pair by pair.
     """
     src_len, trg_len = pairs.src.lengths, pairs.trg.lengths - 1
-    scores = offsets_of(src_len * trg_len)  # where the scores of each pair begin
-    targets = offsets_of(trg_len)
+    pair_offsets, trg_offsets = offsets_of(src_len * trg_len), offsets_of(trg_len)
     kinds = KINDS if grad_bsize else KINDS[:2]
-    found = {kind: np.empty(scores[-1], np.float32) for kind in kinds}
-    correct, loss = np.empty(targets[-1], bool), np.empty(targets[-1])
+    scores = {kind: np.empty(pair_offsets[-1], np.float32) for kind in kinds}
+    correct, loss = np.empty(trg_offsets[-1], bool), np.empty(trg_offsets[-1])
     model.eval()
     for examples in batches_by_length(src_len, grad_bsize or _SENTENCES, _TOKENS):
-        reading = read(model, pairs.batch(examples).to(device), with_grad=bool(grad_bsize))
+        output = score_batch(model, pairs.batch(examples).to(device), with_grad=bool(grad_bsize))
         for kind in kinds:
-            _scatter(found[kind], scores, examples, getattr(reading, kind))
-        _scatter(correct, targets, examples, reading.correct)
-        _scatter(loss, targets, examples, -reading.log_prob)
-    rows = np.repeat(src_len, trg_len)
-    sums = np.add.reduceat(found["alpha"], offsets_of(rows)[:-1], dtype=np.float64)
-    if np.abs(sums - 1).max() > 1e-4:  # departure 7: 1e-6 fails by rounding
-        raise ArithmeticError(f"attention of a target sums to {sums[np.abs(sums - 1).argmax()]}")
-    return found, correct, loss
+            _scatter(scores[kind], pair_offsets, examples, getattr(output, kind))
+        _scatter(correct, trg_offsets, examples, output.correct)
+        _scatter(loss, trg_offsets, examples, -output.log_prob)
+    return scores, correct, loss
 
 
 def _scatter(out: np.ndarray, offsets: np.ndarray, examples: np.ndarray, values) -> None:
@@ -147,9 +116,9 @@ def dump_checkpoint(
     splits: dict[str, Pairs],
     device: torch.device,
     grad_bsize: int | None,
-    translated: Callable[[Pairs], tuple[float, str]] | None,
+    bleu_of: Callable[[Pairs], tuple[float, str]] | None,
 ) -> dict:
-    """What the checkpoint at ``path`` gives on the ``splits``.
+    """Scores and performance of the checkpoint at ``path``, as ``dump_checkpoints`` takes them.
 
     Args:
         path: of the checkpoint.
@@ -157,33 +126,22 @@ def dump_checkpoint(
         splits: "val", and "train" after it if it is asked for.
         device: of the model.
         grad_bsize: pairs whose Δ is computed at once; None for no Δ.
-        translated: pairs -> BLEU of the model's translations, and sacrebleu's signature; None for
-            no BLEU.
-
-    Returns:
-        {"scores": {kind: (scores,) tensor}, "metas": {split: [accuracy, perplexity, BLEU or None]},
-        "signature": of BLEU or None}. InputError when the scores are not finite.
+        bleu_of: pairs -> BLEU of the model's translations, and sacrebleu's signature; None for no
+            BLEU.
     """
     load_checkpoint(path, model)
     pairs = functools.reduce(Pairs.join, splits.values())
-    found, correct, loss = dump(model, pairs, device, grad_bsize)
-    if not all(np.isfinite(values).all() for values in found.values()):
-        raise InputError(
-            f"checkpoint {path} gives scores that are not finite: its training diverged, or the "
-            "file was changed; train its run again with --overwrite"
-        )
+    scores, correct, loss = dump(model, pairs, device, grad_bsize)
     metas, signature, start = {}, None, 0
     for split, some in splits.items():
-        stop = start + int((some.trg.lengths - 1).sum())
-        place, start = slice(start, stop), stop
-        scores = percent_and_perplexity(
-            int(correct[place].sum()), float(loss[place].sum()), stop - place.start
+        num_targets = int((some.trg.lengths - 1).sum())
+        targets = slice(start, start + num_targets)
+        start = targets.stop
+        metas[f"{split}_acc"], metas[f"{split}_perplexity"] = percent_and_perplexity(
+            int(correct[targets].sum()), float(loss[targets].sum()), num_targets
         )
-        score = None
-        if translated is not None:
-            score, signature = translated(some)
-        metas[split] = [*scores, score]
-    scores = {kind: torch.from_numpy(values) for kind, values in found.items()}
+        if bleu_of is not None:
+            metas[f"{split}_bleu"], signature = bleu_of(some)
     return {"scores": scores, "metas": metas, "signature": signature}
 
 
@@ -193,22 +151,22 @@ def main(argv=None) -> None:
 
     check_name(args.dataset)
     config = read_config(args.config, CONFIG_KEYS)
-    if args.make_log_config:
-        make_log_config(args.dataset, config, True, args.overwrite)
-    entries = read_log_config(log_config_path(args.dataset))
+    entries = log_entries(args, config, with_grad=True)
     dataset = load_dataset(args.dataset)
     if args.beam_size > dataset.vocab:
         raise InputError(
             f"--beam_size {args.beam_size} is more than the vocabulary has pieces, {dataset.vocab}"
         )
-    paths = checkpoints_of(
-        log_config_path(args.dataset),
-        entries,
-        lambda entry: run_folder(args.dataset, config, entry["seed"], entry["uniform"]),
-        dataset.checksum,
-        functools.partial(train_command, args, dataset, config),
+    per_epoch = -(-len(dataset.train) // config["batch_size"])
+
+    def length_of(last: int) -> tuple[int, str]:
+        epochs = last // per_epoch + 1
+        return epochs * per_epoch, f"--epochs {epochs}"
+
+    paths = checkpoint_paths(
+        args, config, entries, dataset.checksum, "train_translation.py", length_of
     )
-    of_all = {
+    settings = {
         "dataset": args.dataset,
         "data": dataset.checksum,
         "config": config,
@@ -216,18 +174,24 @@ def main(argv=None) -> None:
         "include_train_subset": args.include_train_subset,
         "layout": args.layout,
     }
-    checkpoints = [
+    last = {}
+    for entry in entries:
+        last[entry["name"]] = max(entry["iteration"], last.get(entry["name"], 0))
+
+    def with_bleu(entry: dict) -> bool:
+        is_last = entry["iteration"] == last[entry["name"]]
+        return args.eval_bleu == "all" or (args.eval_bleu == "last" and is_last)
+
+    described = [
         [str(path), sha256(path)[:16], entry["calculate_grad"]]
         for path, entry in zip(paths, entries, strict=True)
     ]
-    settings = {**of_all, "eval_bleu": args.eval_bleu, "checkpoints": checkpoints}
-    out = logs_path(args.dataset)
-    with locked(out):
-        parts = parts_of(out, settings, args.overwrite)
-        if parts is None:
-            print(f"{out} is up to date with its {len(paths)} checkpoints; --overwrite dumps again")
-            return
+    checkpoints = [
+        (entry, path, {**settings, "scores_of": checkpoint, "bleu": with_bleu(entry)})
+        for entry, path, checkpoint in zip(entries, paths, described, strict=True)
+    ]
 
+    def prepare():
         num_val = len(dataset.val)
         sample = sample_train(dataset.train, num_val) if args.include_train_subset else []
         splits = {"val": dataset.val}
@@ -241,63 +205,37 @@ def main(argv=None) -> None:
             splits={"val": num_val, "train": len(sample)},
             index=np.array([*range(num_val), *sample]),
         )
-        last = {
-            entry["name"]: entry["iteration"]
-            for entry in sorted(entries, key=lambda e: e["iteration"])
-        }
         models = {
             uniform: AttentionTranslator(dataset.vocab, config, uniform).to(device)
             for uniform in {entry["uniform"] for entry in entries}
         }
-        signature = None
-        listed = list(zip(entries, paths, checkpoints, strict=True))
-        for entry, path, checkpoint in tqdm(
-            listed, unit="checkpoint", disable=not sys.stderr.isatty()
-        ):
-            name, iteration = entry["name"], entry["iteration"]
-            with_bleu = args.eval_bleu == "all" or (
-                args.eval_bleu == "last" and iteration == last[name]
+
+        def score_checkpoint(entry: dict, path: Path) -> dict:
+            model = models[entry["uniform"]]
+
+            def bleu_of(some: Pairs) -> tuple[float, str]:
+                hypotheses = translate(model, some.src, dataset.pieces, device, args.beam_size)
+                return bleu(hypotheses, some.references)
+
+            grad_bsize = args.grad_bsize if entry["calculate_grad"] else None
+            return dump_checkpoint(
+                path, model, splits, device, grad_bsize, bleu_of if with_bleu(entry) else None
             )
-            described = {**of_all, "checkpoint": checkpoint, "bleu": with_bleu}
-            part = parts.get(described)
-            if part is None:
-                model = models[entry["uniform"]]
 
-                def translated(some: Pairs, model=model) -> tuple[float, str]:
-                    found = translate(model, some.src, dataset.pieces, device, args.beam_size)
-                    return bleu(found, some.references)
+        def train_set() -> list[tuple]:
+            src, trg = dataset.train.src, dataset.train.trg
+            return [(src[i].tolist(), trg[i].tolist()) for i in range(len(src))]
 
-                part = dump_checkpoint(
-                    path, model, splits, device,
-                    args.grad_bsize if entry["calculate_grad"] else None,
-                    translated if with_bleu else None,
-                )  # fmt: skip
-                parts.put(described, part)
-            for kind in KINDS[: len(part["scores"])]:
-                logs.arrays[name, iteration, kind] = part["scores"][kind].numpy()
-            for split in splits:
-                accuracy, perplexity, score = part["metas"][split]
-                logs.metas[name, iteration, f"{split}_acc"] = accuracy
-                logs.metas[name, iteration, f"{split}_perplexity"] = perplexity
-                if score is not None:
-                    logs.metas[name, iteration, f"{split}_bleu"] = score
-            signature = part["signature"] or signature
+        return logs, score_checkpoint, train_set
 
-        if args.layout == "ours":
-            save_logs(out, logs)
-        else:
-            train = dataset.train
-            whole = [(train.src[i].tolist(), train.trg[i].tolist()) for i in range(len(train))]
-            write_pickle(out, published_layout(logs, whole))
-        results = {"peak_memory_mb": peak_memory_mb(), "bleu_signature": signature}
-        record_output(out, settings, results)
-        parts.remove()
-    if signature:
-        print(f"BLEU: sacrebleu {signature}, beam {args.beam_size}")
-    print(
-        f"{out}: {len(paths)} checkpoints, {num_val} val and {len(sample)} train pairs, "
-        f"peak memory {peak_memory_mb():.0f} MB"
-    )
+    def summarise(parts: list[dict]) -> dict:
+        signatures = [part["signature"] for part in parts if part["signature"]]
+        return {"bleu_signature": signatures[-1] if signatures else None}
+
+    whole = {**settings, "eval_bleu": args.eval_bleu, "checkpoints": described}
+    results = dump_checkpoints(args, whole, checkpoints, prepare, summarise)
+    if results and results["bleu_signature"]:
+        print(f"BLEU: sacrebleu {results['bleu_signature']}, beam {args.beam_size}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import torch
 from data import Pairs
-from models import AttentionTranslator, predict
+from models import AttentionTranslator
+from scores import predict
 
 from attention_dynamics.analysis.ragged import batches_by_length
 

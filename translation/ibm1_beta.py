@@ -8,7 +8,7 @@ source pieces of its sentence (<s> and </s> included: they play the part of the 
 all alignments alike before the first iteration. Reads the data, writes
 outputs/{dataset}_ibm1_beta.pkl, a sparse matrix (compressed rows: {"data", "indices", "indptr",
 "shape"}; row = source piece, column = target piece, rows sum to 1), and a .json record with the
-perplexity of the training targets at each iteration.
+perplexity of the training targets before the first iteration and after each.
 """
 
 import argparse
@@ -21,10 +21,8 @@ from scipy.sparse import csr_array
 from tqdm import tqdm
 
 from attention_dynamics.cli import count, run_script, script_parser
-from attention_dynamics.runs.outputs import output_is_current, record_output
+from attention_dynamics.runs.outputs import output
 from attention_dynamics.runs.paths import ibm1_beta_path
-from attention_dynamics.runs.records import locked
-from attention_dynamics.storage.files import write_pickle
 
 # Source-target token pairs looked at together.
 _TOKEN_PAIRS = 1 << 22
@@ -37,9 +35,11 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--iterations",
         type=count,
         default=10,
-        help="of expectation maximisation (default: %(default)s)",
+        help="iterations of expectation maximisation (default: %(default)s)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="train again what is up to date")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace an output that is up to date"
+    )
     return parser.parse_args(argv)
 
 
@@ -52,7 +52,7 @@ def chunks(pairs: Pairs) -> list[Pairs]:
 
 
 def train(pairs: Pairs, vocab: int, iterations: int) -> tuple[csr_array, list[float]]:
-    """The table t (vocab, vocab), sparse; the perplexity of the targets before each update.
+    """The table t (vocab, vocab), sparse; perplexity of the targets after 0, 1, ... iterations.
 
     The cells of the table that any sentence uses are numbered in order; each part of the corpus
     keeps the cell of each of its token pairs.
@@ -70,7 +70,7 @@ def train(pairs: Pairs, vocab: int, iterations: int) -> tuple[csr_array, list[fl
     table = np.full(len(used), 1 / vocab)
     num_targets = int((pairs.trg.lengths - 1).sum())
     perplexities = []
-    for _ in tqdm(range(iterations), unit="iteration", disable=not sys.stderr.isatty()):
+    for iteration in tqdm(range(iterations + 1), unit="iteration", disable=not sys.stderr.isatty()):
         counts, loss = np.zeros(len(used)), 0.0
         for cell, rows in cells:
             share = table[cell]  # (token pairs,)
@@ -79,8 +79,9 @@ def train(pairs: Pairs, vocab: int, iterations: int) -> tuple[csr_array, list[fl
             loss -= np.log(total / lengths).sum()
             share /= np.repeat(total, lengths)
             counts += np.bincount(cell, share, minlength=len(used))
-        table = counts / np.bincount(source, counts)[source]
         perplexities.append(float(np.exp(loss / num_targets)))
+        if iteration < iterations:  # the last pass is for the perplexity only
+            table = counts / np.bincount(source, counts)[source]
     indptr = np.searchsorted(source, np.arange(vocab + 1))
     columns = (used % vocab).astype(np.int32)
     return csr_array((table.astype(np.float32), columns, indptr), (vocab, vocab)), perplexities
@@ -94,10 +95,10 @@ def main(argv=None) -> None:
         "dataset": args.dataset,
         "iterations": args.iterations,
     }
-    out = ibm1_beta_path(args.dataset)
-    with locked(out):
-        if not args.overwrite and output_is_current(out, settings):
-            print(f"{out} is up to date; --overwrite trains it again")
+    path = ibm1_beta_path(args.dataset)
+    with output(path, settings, args.overwrite) as out:
+        if out.is_current:
+            print(f"{path} is up to date; --overwrite trains it again")
             return
         table, perplexities = train(dataset.train, dataset.vocab, args.iterations)
         content = {
@@ -106,11 +107,10 @@ def main(argv=None) -> None:
             "indptr": table.indptr.astype(np.int64),
             "shape": table.shape,
         }
-        write_pickle(out, content)
-        record_output(out, settings, {"training_perplexities": perplexities})
+        out.write(content, {"training_perplexities": perplexities})
     print(
-        f"{out}: {table.nnz} pairs of pieces, training perplexity {perplexities[0]:.1f} before, "
-        f"{perplexities[-1]:.1f} at iteration {args.iterations}"
+        f"{path}: {table.nnz} pairs of pieces, training perplexity {perplexities[0]:.1f} before "
+        f"and {perplexities[-1]:.1f} after {args.iterations} iterations"
     )
 
 

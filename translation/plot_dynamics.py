@@ -21,64 +21,27 @@ import argparse
 from pathlib import Path
 
 from alignment import true_cells
+from baselines import load_inputs
 from data import load_dataset
-from measured import SPLITS, load_inputs, summarise_measured
 
-from attention_dynamics.cli import InputError, count, run_script, script_parser, seed
-from attention_dynamics.names import METRICS, PERFORMANCES, SHORT
-from attention_dynamics.reporting.figures import plot_dynamics
-from attention_dynamics.reporting.viewer import choose_examples, examples_at, write_matrix_page
+from attention_dynamics.analysis.inputs import AnalysisInputs
+from attention_dynamics.cli import run_script, script_parser
+from attention_dynamics.names import PERFORMANCES
+from attention_dynamics.reporting.plot import add_plot_options, parse_plot_args, plot
+from attention_dynamics.reporting.viewer import write_matrix_page
 from attention_dynamics.runs.paths import check_name
-from attention_dynamics.storage.files import check_writable
 
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
-    parser.add_argument("--dataset", required=True, help="name in outputs/, such as toy")
-    parser.add_argument(
-        "--split", choices=SPLITS, default="val", help="pairs (default: %(default)s)"
-    )
-    parser.add_argument("--metric", choices=METRICS, help="of agreement (default: one figure each)")
+    add_plot_options(parser, " from those of 5 to 20 pieces")
     parser.add_argument(
         "--perf",
-        choices=("acc", "bleu"),
+        choices=tuple(PERFORMANCES["translation"]),
         default="acc",
         help="performance that picks the gold iteration and is drawn (default: %(default)s)",
     )
-    parser.add_argument(
-        "--include_normal",
-        action="store_true",
-        help="draw agr_normal too, the KTIW of a run with attention",
-    )
-    parser.add_argument(
-        "--num_examples",
-        type=count,
-        help="pairs on the page, drawn at random from those of 5 to 20 pieces (default: 12)",
-    )
-    parser.add_argument(
-        "--examples", type=int, nargs="+", help="numbers of the pairs on the page instead"
-    )
-    parser.add_argument(
-        "--embed_dim",
-        type=count,
-        default=256,
-        help="of the embedding baseline to read (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        default=0,
-        help="of the pairs, shuffles and bootstrap (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--out_dir", default="figures", help="folder to write to (default: %(default)s)"
-    )
-    args = parser.parse_args(argv)
-    if args.examples and args.num_examples is not None:
-        parser.error("--examples names the pairs, so --num_examples has nothing to choose")
-    if args.num_examples is None:
-        args.num_examples = 12
-    return args
+    return parse_plot_args(parser, argv)
 
 
 def main(argv=None) -> None:
@@ -86,59 +49,25 @@ def main(argv=None) -> None:
     check_name(args.dataset)
     performance = PERFORMANCES["translation"][args.perf]
     perf, perf_label = performance.splits[args.split]
-    out_dir = Path(args.out_dir)
-    page = out_dir / f"{args.dataset}_matrices.html"
-    check_writable(page)
 
-    measured = load_inputs(args.dataset, args.embed_dim)
-    for line in measured.missing:
-        print(line)
-    logs = measured.logs
-    if args.examples:
-        examples = examples_at(logs, args.split, args.examples)
-    else:
-        examples = choose_examples(logs, args.split, args.num_examples, args.seed)
-
-    data = load_dataset(args.dataset)
-    if measured.data is not None and measured.data != data.checksum:
-        raise InputError(
-            f"the logs of {args.dataset} were made from other data than data/ holds now: prepare "
-            "that data again, or train and dump again"
-        )
-    pieces = [data.pieces.id_to_piece(index) for index in range(data.vocab)]
-
-    # The truth is known of validation pairs alone.
-    marked = true_cells(args.dataset, logs, data.pieces) if args.split == "val" else None
-
-    # All of them before anything is written: they may refuse the logs.
-    metrics = [args.metric] if args.metric else METRICS
-    results = {
-        m: summarise_measured(measured, m, args.split, args.perf, args.seed) for m in metrics
-    }
-    write_matrix_page(
-        page,
-        logs,
-        pieces,
-        examples,
-        perf=perf,
-        perf_label=perf_label,
-        unit=performance.unit,
-        marked=marked,
-    )
-    print(page)
-    for metric, result in results.items():
-        paths = plot_dynamics(
-            out_dir / f"{args.dataset}_{args.split}_{args.perf}_{SHORT[metric]}",
-            result,
-            title=f"{args.dataset}, {args.split} pairs",
-            metric=metric,
+    def write_page(page: Path, inputs: AnalysisInputs, examples: list[int]) -> None:
+        dataset = load_dataset(args.dataset)
+        inputs.check_data(dataset.checksum)
+        is_val = args.split == "val"  # the truth is known for validation pairs only
+        write_matrix_page(
+            page,
+            inputs.logs,
+            [dataset.pieces.id_to_piece(index) for index in range(dataset.vocab)],
+            examples,
+            perf=perf,
             perf_label=perf_label,
-            percent=True,
             unit=performance.unit,
-            include_normal=args.include_normal,
+            marked=true_cells(args.dataset, inputs.logs, dataset.pieces) if is_val else None,
         )
-        for path in paths:
-            print(path)
+
+    stem = f"{args.dataset}_{args.split}_{args.perf}"
+    page = f"{args.dataset}_matrices.html"
+    plot(args, performance, stem, page, load_inputs, write_page, percent=True)
 
 
 if __name__ == "__main__":

@@ -34,11 +34,17 @@ from attention_dynamics.runs.paths import checkpoint_path, run_folder, state_pat
 from attention_dynamics.runs.records import begin_run, finish_run, locked
 from attention_dynamics.runs.training import Training
 
+# Steps between resume states, at most.
+STATE_STEPS = 2000
+
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument(
-        "--seed", type=seed, required=True, help="of weights, dropout and data order"
+        "--seed",
+        type=seed,
+        required=True,
+        help="random seed (initialisation, dropout and data order)",
     )
     parser.add_argument("--dataset", required=True, help="name in data/, such as multi30k or toy")
     parser.add_argument(
@@ -59,18 +65,15 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--save_every",
         type=count,
         default=250,
-        help="steps between checkpoints, and between training states (default: %(default)s; the "
-        "grid: 2000)",
+        help="steps between checkpoints (default: %(default)s; the grid: 2000)",
     )
     parser.add_argument(
         "--custom_saves",
         type=step_list,
         default=None,
-        help="more steps to keep, such as 0,50,100 (default: none)",
+        help="additional checkpoint steps, such as 0,50,100 (default: none)",
     )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="train the run anew, from its start"
-    )
+    parser.add_argument("--overwrite", action="store_true", help="retrain a run from the start")
     add_device_options(parser)
     return parser.parse_args(argv)
 
@@ -90,7 +93,7 @@ def train(
     starts = range(0, len(dataset.train), batch_size)
     steps = args.epochs * len(starts)
     training = Training(
-        state_path(folder), settings, model, optimizer, args.save_every,
+        state_path(folder), settings, model, optimizer, min(args.save_every, STATE_STEPS),
         {"validation": [], "seconds": []},
     )  # fmt: skip
     with training:

@@ -1,5 +1,6 @@
-"""What has been measured of a data set: the logs, and the baselines laid out beside them."""
+"""Inputs of the analysis of a dataset: its logs, and its baselines in the layout of the logs."""
 
+import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from attention_dynamics.analysis.logs import Logs, load_logs
-from attention_dynamics.cli import InputError
+from attention_dynamics.analysis.statistics import summarise
+from attention_dynamics.cli import InputError, count, seed
+from attention_dynamics.names import Performance
 from attention_dynamics.runs.outputs import read_output_record
 from attention_dynamics.runs.paths import check_name, logs_path
 from attention_dynamics.storage.files import sha256
@@ -29,19 +32,66 @@ class Baseline(NamedTuple):
 
 @dataclass
 class AnalysisInputs:
-    """Logs and baselines of one data set.
+    """Logs and baselines of one dataset.
 
     Attributes:
         logs: as dumped by eval_dump.py.
         baselines: name ("px", ...) -> (scores,), laid out as the arrays of the logs.
         missing: a line for each baseline that is not there, with the command that makes it.
-        data: checksum of the data all of this was made from; None when the logs do not say.
+        data: checksum of the data that the logs were made from; None if they have no record.
+        beta_sign: (scores,) +1 or -1, which makes β a vote for the correct label; None if it
+            already is one.
     """
 
     logs: Logs
     baselines: dict[str, np.ndarray] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     data: str | None = None
+    beta_sign: np.ndarray | None = None
+
+    def check_data(self, checksum: str) -> None:
+        """Raise InputError if the logs were made from data with another checksum."""
+        if self.data is not None and self.data != checksum:
+            raise InputError(
+                f"the logs of {self.logs.dataset} were made from other data than data/ holds now: "
+                "prepare that data again, or train and dump again"
+            )
+
+
+def add_input_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every analysis of logs and baselines has."""
+    parser.add_argument(
+        "--embed_dim",
+        type=count,
+        default=256,
+        help="embedding size of the baseline to load (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=seed,
+        default=0,
+        help="random seed (shuffles, bootstrap, choice of examples; default: %(default)s)",
+    )
+
+
+def summarise_inputs(
+    inputs: AnalysisInputs, metric: str, split: str, performance: Performance, seed: int
+) -> dict:
+    """``statistics.summarise`` of one split; the other split gives the held-out gold iteration.
+
+    Raises InputError if the logs do not have the split.
+    """
+    logs = inputs.logs
+    if not logs.splits[split]:
+        raise InputError(
+            f"the logs of {logs.dataset} hold no {split} examples: dump them again with "
+            "eval_dump.py --include_train_subset"
+        )
+    other = "train" if split == "val" else "val"
+    (perf, _), (heldout_perf, _) = performance.splits[split], performance.splits[other]
+    return summarise(
+        logs, metric, split, perf, heldout_perf, inputs.baselines, inputs.beta_sign, seed
+    )
 
 
 def load_inputs(dataset: str, baselines: dict[str, Baseline], check: Callable) -> AnalysisInputs:
@@ -80,16 +130,16 @@ def load_inputs(dataset: str, baselines: dict[str, Baseline], check: Callable) -
                     f"logs {path} hold scores that are not finite: {kind} of {name} at iteration "
                     f"{iteration}; train that run again, then dump again"
                 )
-    measured = AnalysisInputs(logs, data=_data_of(path, "eval_dump.py"))
+    inputs = AnalysisInputs(logs, data=_data_of(path, "eval_dump.py"))
     for name, (file, script, lay_out) in baselines.items():
         if not file.exists():
-            measured.missing.append(
+            inputs.missing.append(
                 f"{file} does not exist, so agr_{name} is left out; "
                 f"make it with: python {script} --dataset {dataset}"
             )
             continue
         made_from = _data_of(file, script)
-        if made_from and measured.data and made_from != measured.data:
+        if made_from and inputs.data and made_from != inputs.data:
             raise InputError(
                 f"baseline {file} was made from other data than the logs {path}: make both "
                 f"again, with {script} and eval_dump.py --dataset {dataset}"
@@ -102,8 +152,8 @@ def load_inputs(dataset: str, baselines: dict[str, Baseline], check: Callable) -
             raise InputError(
                 f"baseline {file} {error}: make it again with: python {script} --dataset {dataset}"
             ) from None
-        measured.baselines[name] = values
-    return measured
+        inputs.baselines[name] = values
+    return inputs
 
 
 def number_array(content: object, ndim: int) -> np.ndarray:

@@ -98,10 +98,15 @@ class Logs:
 
 def save_logs(path: str | os.PathLike, logs: Logs) -> None:
     """Write the logs in the format above: hardly more bytes than the raw numbers."""
+    write_pickle(path, logs_content(logs))
+
+
+def logs_content(logs: Logs) -> dict:
+    """The content of a pickle of the logs in the format above."""
     trg = (
         _as_dict(logs.trg, np.int32) if isinstance(logs.trg, Ragged) else logs.trg.astype(np.int64)
     )
-    content = {
+    return {
         "format": FORMAT,
         "version": VERSION,
         "dataset": logs.dataset,
@@ -112,7 +117,6 @@ def save_logs(path: str | os.PathLike, logs: Logs) -> None:
         "trg": trg,
         "arrays": logs.arrays,
     }
-    write_pickle(path, content)
 
 
 def _as_dict(ragged: Ragged, dtype) -> dict:

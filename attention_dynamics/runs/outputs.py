@@ -1,24 +1,111 @@
 """Outputs of scripts: records, up-to-date checks, partial results and resume states."""
 
+import contextlib
 import hashlib
 import io
 import json
+import pickle
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.runs.checkpoints import read_tensors
-from attention_dynamics.runs.records import differences, provenance
+from attention_dynamics.runs.records import differences, locked, provenance
 from attention_dynamics.storage.files import atomic_write, read_json, sha256, write_json
 
-_BEGUN = time.perf_counter()  # of this process, but for what it imported before
+_STARTED = time.perf_counter()  # start of this process, apart from earlier imports
+
+# Version of the content of resume states and partial results.
+FORMAT = 1
+
+
+class Output:
+    """An output file that :func:`output` has locked.
+
+    Attributes:
+        path: the output, a pickle.
+        settings: everything that determines its content.
+        is_current: whether the file exists and was made with these settings.
+        partial: finished parts of the output, saved until it is written.
+        state_path: resume state of the output, for ``runs.training.Training``.
+    """
+
+    def __init__(self, path: Path, settings: dict):
+        """Nothing is read or changed except the record."""
+        self.path, self.settings = path, settings
+        self.is_current = output_is_current(path, settings)
+        self.partial = PartialResults(path)
+        self.state_path = path.with_suffix(".state")
+
+    def write(self, value: object, results: dict) -> None:
+        """Write ``value`` as a pickle, and its record with the ``results`` just before it appears.
+
+        The partial results and the resume state are removed.
+        """
+        with atomic_write(self.path) as stream:
+            stream = _HashedStream(stream)
+            pickle.dump(value, stream, protocol=5)
+            record_output(self.path, self.settings, results, stream.digest.hexdigest())
+        self.remove_unfinished()
+
+    def remove_unfinished(self) -> None:
+        """Remove the partial results and the resume state."""
+        self.partial.remove()
+        self.state_path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def output(
+    path: Path, settings: dict, overwrite: bool, replace_stale: bool = True
+) -> Iterator[Output]:
+    """Lock the output ``path`` and find out whether it has to be made::
+
+        with output(path, settings, args.overwrite) as out:
+            if out.is_current:
+                return
+            out.write(compute(), {"accuracy": 0.9})
+
+    Unfinished work with the same settings is resumed: partial results through ``out.partial``, a
+    training through ``out.state_path``.
+
+    Args:
+        path: the output; its record is the .json file beside it.
+        settings: everything that determines the content, as JSON.
+        overwrite: whether to start again, without unfinished work and even if ``path`` is current.
+        replace_stale: whether to replace a file with different settings without ``overwrite``.
+
+    Raises RunError if another process is writing the output, and InputError if it exists with
+    different settings and may not be replaced.
+    """
+    with locked(path):
+        out = Output(path, settings)
+        if overwrite:
+            out.is_current = False
+        elif path.exists() and not out.is_current and not replace_stale:
+            raise _stale_error(path, settings)
+        if overwrite or out.is_current:
+            out.remove_unfinished()
+        yield out
+
+
+def _stale_error(path: Path, settings: dict) -> InputError:
+    earlier = read_output_record(path).get("settings")
+    earlier = earlier if isinstance(earlier, dict) else {}
+    what = differences(
+        {key: earlier.get(key) for key in settings}, json.loads(json.dumps(settings))
+    )
+    return InputError(
+        f"{path} exists and is of other settings ({what or 'its content has changed'}); "
+        "--overwrite replaces it"
+    )
 
 
 def output_is_current(path: Path, settings: dict) -> bool:
-    """Whether ``path`` was made with these ``settings`` (its record lies beside it, .json)."""
+    """Whether the record beside ``path`` has these ``settings`` and the checksum of the file."""
     earlier = read_output_record(path)
     return (
         path.exists()
@@ -27,20 +114,8 @@ def output_is_current(path: Path, settings: dict) -> bool:
     )
 
 
-def begin_output(path: Path, settings: dict, overwrite: bool) -> Path | None:
-    """Where the training state of the output ``path`` lies; None when the output is up to date.
-
-    With ``overwrite`` it is made from the start: a state that is there is removed.
-    """
-    state = path.with_suffix(".state")
-    current = not overwrite and output_is_current(path, settings)
-    if current or overwrite:
-        state.unlink(missing_ok=True)
-    return None if current else state
-
-
 def read_output_record(path: Path) -> dict:
-    """The record beside an output; empty when there is none, or a damaged one."""
+    """The record beside an output; empty if it is missing or malformed."""
     try:
         record = read_json(path.with_suffix(".json"), "record")
     except InputError:
@@ -48,38 +123,47 @@ def read_output_record(path: Path) -> dict:
     return record if isinstance(record, dict) else {}
 
 
-def record_output(path: Path, settings: dict, results: dict, content: bytes | None = None) -> None:
-    """Note beside ``path`` what made it: settings, results, and the provenance.
+def record_output(path: Path, settings: dict, results: dict, checksum: str | None = None) -> None:
+    """Write the record beside ``path``: settings, results and provenance.
 
-    Results without "seconds" get those that this process has taken so far; not those of an earlier
-    one that was stopped. With the ``content`` of the output before it is written: for one that is
-    refused without a record.
+    Args:
+        path: the output.
+        settings: everything that determines its content.
+        results: by name; "seconds" defaults to the time since the start of this process.
+        checksum: SHA-256 of the output; computed from the file if it is None.
     """
     record = {
         "settings": settings,
-        "sha256": sha256(path) if content is None else hashlib.sha256(content).hexdigest(),
+        "sha256": sha256(path) if checksum is None else checksum,
         **provenance(),
-        "results": {"seconds": time.perf_counter() - _BEGUN, **results},
+        "results": {"seconds": time.perf_counter() - _STARTED, **results},
     }
     write_json(path.with_suffix(".json"), record)
 
 
-# The version of what the files hold.
-FORMAT = 1
+class _HashedStream:
+    """A binary file to write to, and the SHA-256 of what has been written."""
+
+    def __init__(self, stream):
+        self._stream, self.digest = stream, hashlib.sha256()
+
+    def write(self, data) -> int:
+        self.digest.update(data)
+        return self._stream.write(data)
 
 
-def keep(path: Path, settings: dict, content: object) -> None:
-    """Write ``content`` (plain containers, numbers, tensors) and its ``settings``, whole."""
+def save_state(path: Path, settings: dict, content: object) -> None:
+    """Write ``content`` (plain containers, numbers, tensors) and its ``settings`` atomically."""
     buffer = io.BytesIO()  # torch would turn a full disk into a RuntimeError of its own
     torch.save({"settings": _text_of(settings), "content": content}, buffer)
     with atomic_write(path) as stream:
         stream.write(buffer.getbuffer())
 
 
-def kept(path: Path, settings: dict) -> object | None:
-    """What was kept at ``path``; None when there is nothing.
+def load_state(path: Path, settings: dict) -> object | None:
+    """The content saved at ``path``; None if there is no such file.
 
-    Raises InputError when the file is damaged (every byte is checked), or was kept with other
+    Raises InputError if the file is corrupt (every byte is checked) or was saved with different
     ``settings``, which are named.
     """
     if not path.exists():
@@ -102,10 +186,10 @@ def _text_of(settings: dict) -> str:
     return json.dumps({"format": FORMAT, **settings}, sort_keys=True)
 
 
-class Parts:
-    """What is finished of an output, kept in a folder beside it until the output is whole.
+class PartialResults:
+    """Finished parts of an output, saved in a directory beside it until the output is written.
 
-    A part is found by its settings: parts of other ones are never used.
+    A part is found by its settings: parts with different settings are never used.
     """
 
     def __init__(self, out: Path):
@@ -113,35 +197,23 @@ class Parts:
         self.folder = out.with_suffix(".parts")
 
     def path(self, settings: dict) -> Path:
-        """Where the part with these settings is kept."""
+        """Path of the part with these settings."""
         return self.folder / hashlib.sha256(_text_of(settings).encode()).hexdigest()[:20]
 
     def get(self, settings: dict) -> object | None:
-        """The part with these settings; None when it is not finished."""
-        return kept(self.path(settings), settings)
+        """The part with these settings; None if it is not finished."""
+        return load_state(self.path(settings), settings)
 
     def state_path(self, settings: dict) -> Path:
-        """Where the training state of the part with these settings is kept until it is finished."""
+        """Path of the resume state of an unfinished part."""
         return self.path(settings).with_suffix(".state")
 
     def put(self, settings: dict, content: object) -> None:
-        """Keep a finished part."""
-        keep(self.path(settings), settings, content)
+        """Save a finished part."""
+        save_state(self.path(settings), settings, content)
         self.state_path(settings).unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Remove all parts: the output is whole, or is to be made anew."""
+        """Remove all parts."""
         if self.folder.exists():
             shutil.rmtree(self.folder)
-
-
-def parts_of(path: Path, settings: dict, overwrite: bool) -> Parts | None:
-    """The finished parts of the output ``path``; None when the output itself is up to date.
-
-    With ``overwrite`` it is made from the start: parts that are there are removed.
-    """
-    parts = Parts(path)
-    current = not overwrite and output_is_current(path, settings)
-    if current or overwrite:
-        parts.remove()
-    return None if current else parts

@@ -19,7 +19,7 @@ from torch import nn
 from attention_dynamics.cli import InputError, RunError, Terminated
 from attention_dynamics.device import rng_state, set_rng_state
 from attention_dynamics.runs.checkpoints import save_checkpoint
-from attention_dynamics.runs.outputs import keep, kept
+from attention_dynamics.runs.outputs import load_state, save_state
 
 # Writing states may take this fraction of the time of a run: a slow disk gets fewer states.
 _FRACTION = 0.02
@@ -98,7 +98,7 @@ class Training:
         self._signal: int | None = None
 
     def __enter__(self) -> "Training":
-        if self.path is not None and (state := kept(self.path, self.settings)) is not None:
+        if self.path is not None and (state := load_state(self.path, self.settings)) is not None:
             self._restore(state)
             print(f"{self.path}: resuming at step {self.step}", flush=True)
         self._signals = contextlib.ExitStack()
@@ -204,7 +204,7 @@ class Training:
             "optimizer": self.optimizer.state_dict(),
             "generators": rng_state(),
         }
-        keep(self.path, self.settings, state)
+        save_state(self.path, self.settings, state)
         ended = time.perf_counter()
         self._saved_step = self.step
         self._next_time = ended + (ended - begun) / _FRACTION

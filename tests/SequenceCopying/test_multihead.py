@@ -10,7 +10,7 @@ import torch
 from conftest import assert_refused, run_script
 
 from attention_dynamics.cli import InputError, RunError
-from attention_dynamics.runs.outputs import kept
+from attention_dynamics.runs.outputs import load_state
 from attention_dynamics.storage.files import read_json, sha256, write_pickle
 from attention_dynamics.storage.pickles import load_pickle
 
@@ -128,7 +128,7 @@ def test_multihead_resumes_where_it_was_interrupted(multihead, copying, monkeypa
     """Interrupted in the search and among the combinations; the same output as in one go."""
     first = sha256(OUTPUT)
     trials = len(list(Path("multihead_runs/combinations").glob("*"))) + sum(
-        len(kept(path, SETTINGS)) for path in Path("multihead_runs/candidates").glob("*")
+        len(load_state(path, SETTINGS)) for path in Path("multihead_runs/candidates").glob("*")
     )
     train_trial, calls = copying.training.train_trial, []
 
@@ -172,7 +172,7 @@ def test_multihead_trials_start_from_the_saved_heads(multihead, copying):
     model = multihead.load_model(settings, Path("multihead_runs"), [head])
     history = training.train_trial(settings, model, 1, torch.device("cpu"), training.is_good)
     path = Path("multihead_runs/candidates", name.removeprefix("good"))
-    assert history == kept(path, SETTINGS)[1]
+    assert history == load_state(path, SETTINGS)[1]
     assert training.is_good(history) and not training.is_good(history[:-1])  # it ended there
 
 

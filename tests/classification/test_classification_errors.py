@@ -98,8 +98,9 @@ def test_all_missing_checkpoints_are_named_with_the_command(small_set, classific
         "--make_log_config --overwrite; all runs of the grid: DATASETS=small bash train_runs.sh): ",
         "seed=13,normal/{model0,5,11}",
         "seed=12,uniform/{model0,5,11}",
-        "python train_classifier.py --dataset small --seed 13 --steps 12 --custom_saves 0,5,11",
-        "--seed 12 --steps 12 --custom_saves 0,5,11 --uniform",
+        "python train_classifier.py --dataset small --seed 13 --steps 12 --save_every 12 "
+        "--custom_saves 0,5,11",
+        "--seed 12 --steps 12 --save_every 12 --custom_saves 0,5,11 --uniform",
     )
     assert not (small_set / "outputs").exists()
 

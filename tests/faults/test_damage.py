@@ -12,7 +12,7 @@ from torch import nn
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.runs.checkpoints import load_checkpoint, save_checkpoint
-from attention_dynamics.runs.outputs import kept
+from attention_dynamics.runs.outputs import load_state
 from attention_dynamics.runs.records import begin_run, finish_run
 from attention_dynamics.runs.training import Training
 
@@ -85,13 +85,13 @@ def test_damaged_states(tmp_path, every):
     with training, training.update():
         training.check_finite(model(torch.ones(6)).sum()).backward()
         optimizer.step()
-    content = kept(path, SETTINGS)
+    content = load_state(path, SETTINGS)
     plain = bytes_of(content)
     refused = 0
     for changed in damaged(path.read_bytes(), every):
         path.write_bytes(changed)
         try:
-            assert bytes_of(kept(path, SETTINGS)) == plain
+            assert bytes_of(load_state(path, SETTINGS)) == plain
         except InputError as error:
             assert f"file {path} is damaged: remove it" in str(error)
             refused += 1

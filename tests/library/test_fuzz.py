@@ -28,12 +28,14 @@ from hypothesis import strategies as st
 from mutations import JSON_VALUES, PICKLE_VALUES, corrupt_bytes, corrupt_value
 from torch import nn
 
+from attention_dynamics.analysis.inputs import summarise_inputs
 from attention_dynamics.analysis.logs import Logs, published_layout, save_logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import InputError, one_line
+from attention_dynamics.names import PERFORMANCES
 from attention_dynamics.reporting.viewer import matrix_page, token_page
 from attention_dynamics.runs import checkpoints, configs, paths, records
-from attention_dynamics.runs.outputs import keep
+from attention_dynamics.runs.outputs import save_state
 from attention_dynamics.runs.training import Training
 from attention_dynamics.storage.files import json_text, write_json, write_pickle, write_text
 from attention_dynamics.storage.pickles import load_pickle
@@ -121,13 +123,12 @@ def made_logs(is_pair: bool) -> Logs:
 
 
 def read_classification_logs(classification: SimpleNamespace) -> None:
-    measured = classification.measured.load_inputs("small")
-    logs = measured.logs
+    inputs = classification.baselines.load_inputs("small")
+    logs, accuracy = inputs.logs, PERFORMANCES["classification"]["acc"]
     for metric in ("top 5% match", "kendall tau"):
-        check_result(classification.measured.summarise_measured(measured, metric, "val", 0))
+        check_result(summarise_inputs(inputs, metric, "val", accuracy, 0))
     words = [f"w{number}" for number in range(2000)]
-    sign = classification.measured.beta_sign(logs)
-    token_page(logs, words, list(logs.examples("val")), sign).encode()
+    token_page(logs, words, list(logs.examples("val")), inputs.beta_sign).encode()
 
 
 def check_result(result: dict) -> None:
@@ -375,11 +376,14 @@ def segment_file(folder, scripts):
 
 
 def read_translation_logs(translation: SimpleNamespace) -> None:
-    measured = translation.measured.load_inputs("small")
+    inputs, accuracy = (
+        translation.baselines.load_inputs("small"),
+        PERFORMANCES["translation"]["acc"],
+    )
     for metric in ("top 5% match", "kendall tau"):
-        check_result(translation.measured.summarise_measured(measured, metric, "val", "acc", 0))
+        check_result(summarise_inputs(inputs, metric, "val", accuracy, 0))
     pieces = [f"▁w{number}" for number in range(2000)]
-    matrix_page(measured.logs, pieces, list(measured.logs.examples("val"))).encode()
+    matrix_page(inputs.logs, pieces, list(inputs.logs.examples("val"))).encode()
 
 
 def logs_of_pieces(folder, scripts):
@@ -460,9 +464,9 @@ def restart_folder(folder, scripts, damaged: str):
     multihead.open_folder(place, settings)
     history = [{"acc": 0.2, "loss": 1.5}, {"acc": 0.5, "loss": 0.5}]
     described = asdict(settings)
-    keep(multihead.candidate_path(place, 0), described, [history, history, history])
+    save_state(multihead.candidate_path(place, 0), described, [history, history, history])
     names = ("bad0", "bad1")
-    keep(multihead.combination_path(place, names), described, history)
+    save_state(multihead.combination_path(place, names), described, history)
     args = SimpleNamespace(folder=place, threads=1)
 
     def read() -> None:

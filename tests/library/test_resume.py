@@ -17,7 +17,7 @@ from torch import nn
 from attention_dynamics.cli import InputError, RunError, Terminated
 from attention_dynamics.device import rng_state, set_rng_state, set_seed
 from attention_dynamics.runs import training as training_module
-from attention_dynamics.runs.outputs import Parts, keep, kept
+from attention_dynamics.runs.outputs import PartialResults, load_state, save_state
 from attention_dynamics.runs.paths import state_path
 from attention_dynamics.runs.records import begin_run, finish_run, is_unfinished, locked
 from attention_dynamics.runs.training import Training
@@ -86,7 +86,7 @@ def test_a_signal_finishes_the_update_and_writes_the_state(tmp_path, number, at)
 
     with pytest.raises(STOPS[number]):
         train(path, 9, stop)
-    assert kept(path, {})["step"] == at + 1
+    assert load_state(path, {})["step"] == at + 1
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     resumed, training = train(path, 9)
     assert same(resumed, whole)
@@ -103,7 +103,7 @@ def test_a_second_sigterm_is_ignored(tmp_path):
 
     with pytest.raises(Terminated):
         train(tmp_path / "state", 9, stop)
-    assert kept(tmp_path / "state", {})["step"] == 5
+    assert load_state(tmp_path / "state", {})["step"] == 5
     assert same(train(tmp_path / "state", 9)[0], train(None, 9)[0])
 
 
@@ -115,7 +115,7 @@ def test_a_second_ctrl_c_ends_at_once_and_keeps_the_earlier_state(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "state", 9, stop)
-    assert kept(tmp_path / "state", {})["step"] == 3
+    assert load_state(tmp_path / "state", {})["step"] == 3
     assert same(train(tmp_path / "state", 9)[0], train(None, 9)[0])
 
 
@@ -124,12 +124,12 @@ def test_a_state_belongs_to_its_settings_and_model(tmp_path):
     train(path, 3, seed=1)
     with pytest.raises(InputError, match=r"unfinished run of other settings \(seed was 1, is 2\)"):
         train(path, 3, seed=2)
-    keep(path, {}, {"step": 1})
+    save_state(path, {}, {"step": 1})
     with pytest.raises(InputError, match="state does not fit the model and the optimizer"):
         train(path, 3)
-    keep(path, {"format": 2}, {})
+    save_state(path, {"format": 2}, {})
     with pytest.raises(InputError, match="format was 2, is 1"):
-        kept(path, {})
+        load_state(path, {})
     torch.save([1], path)
     with pytest.raises(InputError, match="state is damaged: remove it"):
         train(path, 3)
@@ -139,9 +139,9 @@ def test_a_state_changes_no_option_of_the_optimiser(tmp_path):
     """They follow from the settings; a damaged one would end the next update in a traceback."""
     path = tmp_path / "state"
     train(path, 3)
-    state = kept(path, {})
+    state = load_state(path, {})
     state["optimizer"]["param_groups"][0] |= {"betas": None, "lr": 5.0}
-    keep(path, {}, state)
+    save_state(path, {}, state)
     assert same(train(path, 9)[0], train(None, 9)[0])
 
 
@@ -150,14 +150,14 @@ def test_writing_states_takes_no_more_than_its_share(tmp_path, monkeypatch):
     clock, writes = [0.0], []
     monkeypatch.setattr(training_module.time, "perf_counter", lambda: clock[0])
 
-    def slow_keep(path, settings, state):
+    def slow_save(path, settings, state):
         clock[0] += 1.0
         writes.append(state["step"])
 
     def tick(step):
         clock[0] += 1.0
 
-    monkeypatch.setattr(training_module, "keep", slow_keep)
+    monkeypatch.setattr(training_module, "save_state", slow_save)
     train(tmp_path / "state", 200, tick, every=10)
     assert writes == [10, 60, 110, 160]
 
@@ -210,7 +210,7 @@ def test_what_is_not_finite_ends_the_run_and_is_never_kept(tmp_path, monkeypatch
     what = {"loss": "the loss of step 5 is nan", "weights": "not finite after the update of step 5"}
     for part in (what[where], "training examples 7, 5", f"good checkpoint is {tmp_path}/model0"):
         assert part in str(error.value)
-    assert kept(tmp_path / "state", {})["step"] == 4
+    assert load_state(tmp_path / "state", {})["step"] == 4
 
 
 def test_a_diverging_classifier_names_step_examples_and_checkpoint(
@@ -322,7 +322,7 @@ def test_saving_more_often_changes_no_state_of_a_resumed_translator(
 
 
 def test_parts_are_found_by_their_settings(tmp_path):
-    parts = Parts(tmp_path / "out.pkl")
+    parts = PartialResults(tmp_path / "out.pkl")
     parts.put({"checkpoint": "a"}, {"scores": torch.ones(2)})
     assert parts.get({"checkpoint": "a"})["scores"].tolist() == [1, 1]
     assert parts.get({"checkpoint": "b"}) is None

@@ -258,7 +258,7 @@ def test_chance_of_planted_words_is_that_of_random_orders(classification):
     lengths = rng.integers(3, 60, 200)
     mask = Ragged.from_rows([rng.random(length) < 0.2 for length in lengths])
     found = [
-        classification.planted.found(Ragged(rng.random(len(mask.values)), mask.offsets), mask)
+        classification.planted.hit_rate(Ragged(rng.random(len(mask.values)), mask.offsets), mask)
         for _ in range(100)
     ]
     assert np.mean(found) == pytest.approx(classification.planted._chance(mask), abs=0.012)

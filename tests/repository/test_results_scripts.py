@@ -9,9 +9,11 @@ import pytest
 import torch
 from conftest import ROOT, assert_refused, run_script
 
+from attention_dynamics.analysis.inputs import summarise_inputs
 from attention_dynamics.analysis.logs import load_logs
 from attention_dynamics.analysis.statistics import summarise
 from attention_dynamics.cli import InputError
+from attention_dynamics.names import PERFORMANCES
 from attention_dynamics.runs.outputs import record_output
 from attention_dynamics.storage.files import read_json, write_json
 from attention_dynamics.storage.pickles import load_pickle
@@ -95,8 +97,8 @@ def test_departure_5_of_translation(golden_translation, benchmarks, translation,
     for metric, numbers in found.items():
         theirs = golden[PAIRS, metric, "val", "val_acc"]["agr_px"]
         assert numbers["published"] == pytest.approx(theirs, abs=1e-9)
-    measured = translation.measured.load_inputs(PAIRS)
-    result = translation.measured.summarise_measured(measured, *KEY, "acc", 0)
+    inputs = translation.baselines.load_inputs(PAIRS)
+    result = summarise_inputs(inputs, *KEY, PERFORMANCES["translation"]["acc"], 0)
     assert found["top 5% match"]["here"] == result["agr_px"]
 
     benchmarks.departures.main([*options, "trained.pkl"])
@@ -125,13 +127,11 @@ def test_departure_5_the_trained_targets_are_those_of_the_reference(
     plain = plain_translation.EmbeddingTranslator(600, 6)
     ours = translation.embedding_beta.BagOfPieces(600, 6)
     ours.load_state_dict(plain.state_dict())
-    for parameter in ours.parameters():
-        parameter.grad = torch.zeros_like(parameter)
     pairs = [(train.src[n].tolist(), train.trg[n].tolist()) for n in examples]
     batch = next(plain_translation.batches(pairs, len(pairs)))
     plain_translation.embedding_loss(plain, batch, published_targets=True).backward()
     published = benchmarks.departures.PublishedTargets(train, translation.data.PAD)
-    ours.write_gradients(published.batch(examples))
+    (-ours(published.batch(examples)).sum()).backward()
     for (name, parameter), other in zip(ours.named_parameters(), plain.parameters(), strict=True):
         # float32 arithmetic in another order, on sums over some hundred targets.
         torch.testing.assert_close(

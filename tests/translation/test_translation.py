@@ -184,14 +184,14 @@ def test_alpha_beta_and_grad_equal_the_reference(
 ):
     pairs = random_pairs(lengths, seed)
     plain, ours = both_models(translation, plain_translation, uniform, num_layers, seed=seed)
-    scores = plain_translation.pair_scores(plain, pairs, BATCH, with_grad=True)
-    reading = translation.models.read(ours.eval(), whole_batch(translation, pairs), with_grad=True)
+    wanted = plain_translation.pair_scores(plain, pairs, BATCH, with_grad=True)
+    output = translation.scores.score_batch(ours.eval(), whole_batch(translation, pairs), True)
     for kind in ("alpha", "beta", "grad"):
-        found = getattr(reading, kind).numpy()
-        np.testing.assert_allclose(found, flat_scores(scores, kind), rtol=1e-4, atol=1e-5)
+        found = getattr(output, kind).numpy()
+        np.testing.assert_allclose(found, flat_scores(wanted, kind), rtol=1e-4, atol=1e-5)
     accuracy, perplexity = plain_translation.token_scores(plain, pairs, BATCH)
-    assert 100 * reading.correct.double().mean().item() == pytest.approx(accuracy, abs=1e-9)
-    assert np.exp(-reading.log_prob.double().mean().item()) == pytest.approx(perplexity, rel=1e-5)
+    assert 100 * output.correct.double().mean().item() == pytest.approx(accuracy, abs=1e-9)
+    assert np.exp(-output.log_prob.double().mean().item()) == pytest.approx(perplexity, rel=1e-5)
     measured = translation.evaluation.token_scores(ours, as_pairs(translation, pairs), CPU)
     assert measured == pytest.approx((accuracy, perplexity), rel=1e-5)
 
@@ -199,14 +199,15 @@ def test_alpha_beta_and_grad_equal_the_reference(
 @pytest.mark.parametrize("uniform", [False, True])
 def test_scores_in_parts_equal_those_at_once(translation, plain_translation, monkeypatch, uniform):
     """The rows and replicas that are in memory together decide nothing."""
-    models = translation.models
+    scores = translation.scores
     _, model = both_models(translation, plain_translation)
     model.uniform = uniform
     batch = whole_batch(translation, random_pairs(LENGTHS))
-    at_once = models.read(model.eval(), batch, with_grad=True)
-    monkeypatch.setattr(models, "_ROWS_AT_ONCE", 7)
-    monkeypatch.setattr(models, "_REPLICAS_AT_ONCE", 40)
-    for found, expected in zip(models.read(model, batch, with_grad=True), at_once, strict=True):
+    at_once = scores.score_batch(model.eval(), batch, with_grad=True)
+    monkeypatch.setattr(scores, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(scores, "_REPLICAS_AT_ONCE", 40)
+    in_parts = scores.score_batch(model, batch, with_grad=True)
+    for found, expected in zip(in_parts, at_once, strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
@@ -220,7 +221,7 @@ def test_predictions_with_small_and_huge_logits(translation, plain_translation, 
     logits = model.hidden2vocab(outputs).detach()
     targets = logits.argmax(dim=1)
     targets[::4] = 5
-    found = translation.models.predict(model, outputs, targets, with_slope=True)
+    found = translation.scores.predict(model, outputs, targets, with_slope=True)
     exact = logits.double().log_softmax(dim=1)
     torch.testing.assert_close(
         found.log_prob, exact.gather(1, targets[:, None]).squeeze(1).float(), rtol=1e-6, atol=1e-6
@@ -323,27 +324,14 @@ def test_embedding_beta_gradients_equal_the_reference(translation, plain_transla
     plain = plain_translation.EmbeddingTranslator(VOCAB, 6)
     ours = translation.embedding_beta.BagOfPieces(VOCAB, 6)
     ours.load_state_dict(plain.state_dict())
-    for parameter in ours.parameters():
-        parameter.grad = torch.zeros_like(parameter)
     batch = batch_of(plain_translation, pairs)
     plain_translation.embedding_loss(plain, batch).backward()
-    ours.write_gradients(whole_batch(translation, pairs))
+    (-ours(whole_batch(translation, pairs)).sum()).backward()
     for (name, parameter), other in zip(ours.named_parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(
             parameter.grad, other.grad, **TOLERANCE, msg=lambda text, n=name: f"{n}: {text}"
         )
     np.testing.assert_allclose(ours.beta().numpy(), plain.table(), **TOLERANCE)
-
-
-def test_departure_5_the_published_targets_count_padding_and_the_start(plain_translation):
-    pairs = random_pairs([(3, 2), (4, 5)])
-    model = plain_translation.EmbeddingTranslator(VOCAB, 6)
-    src, src_lengths, trg = batch_of(plain_translation, pairs)
-    log_probs = model(src, src_lengths).detach()
-    ours = plain_translation.embedding_loss(model, (src, src_lengths, trg))
-    published = plain_translation.embedding_loss(model, (src, src_lengths, trg), True)
-    starts, padding = log_probs[:, 1].sum(), 3 * log_probs[0, 0]
-    torch.testing.assert_close(published, ours - starts - padding)
 
 
 def test_ibm1_equals_the_reference(translation, plain_translation):

@@ -104,20 +104,21 @@ def test_the_reference_finds_every_hypothesis(golden_beam, translation, plain_tr
 
 
 @pytest.mark.parametrize(("name", "iteration"), CHECKPOINTS)
-def test_read_gives_every_score(golden_logs, translation, name, iteration):
+def test_score_batch_gives_every_score(golden_logs, translation, name, iteration):
     """Of all sentences in one batch; α, β and Δ, and the measures of the same pass."""
-    models, model = translation.models, our_model(translation, name, iteration)
+    model = our_model(translation, name, iteration)
     examples = golden_logs["data"]
     pairs = translation.data.Pairs(
         Ragged.from_rows([example["src"] for example in examples]),
         Ragged.from_rows([example["trg"] for example in examples]),
         [""] * len(examples),
     )
-    reading = models.read(model, pairs.batch(np.arange(len(examples))), name == "normal_A")
+    batch = pairs.batch(np.arange(len(examples)))
+    output = translation.scores.score_batch(model, batch, with_grad=name == "normal_A")
     for kind in ("alpha", "beta", "grad") if name == "normal_A" else ("alpha", "beta"):
         golden = np.concatenate([np.ravel(one[name, iteration, kind]) for one in examples])
-        assert_scores(getattr(reading, kind).numpy(), golden, kind)
-    assert name == "normal_A" or reading.grad is None
+        assert_scores(getattr(output, kind).numpy(), golden, kind)
+    assert name == "normal_A" or output.grad is None
 
 
 @pytest.fixture(scope="module")

@@ -114,9 +114,17 @@ def test_checkpoints_are_taken_before_the_update_and_the_last_one_after_it(small
     before = torch.load(folder / "model8", weights_only=True)
     after = torch.load(folder / "model9", weights_only=True)
     assert not torch.equal(before["embedding.weight"], after["embedding.weight"])
-    accuracies = read_json(folder / "run.json")["results"]["val_acc"]
-    if accuracies[1] > accuracies[0]:  # the best epoch is the last: "model" is the last checkpoint
-        assert sha256(folder / "model") == sha256(folder / "model9")
+
+
+def test_model_is_that_of_the_best_epoch(small, translation):
+    """A run that ends at the best epoch of a longer one ends in the longer one's "model"."""
+    folder = Path("models/small/h_dim=8,dropout=0.300000,b_size=8,seed=20,normal")
+    translation.train_translation.main([*TRAIN[:4], "--epochs", "4"])
+    best, results = sha256(folder / "model"), read_json(folder / "run.json")["results"]
+    epoch = results["best_epoch"]
+    assert epoch == 1 + int(np.argmax(results["val_acc"])) and len(results["val_acc"]) == 4
+    translation.train_translation.main([*TRAIN[:4], "--epochs", str(epoch), "--overwrite"])
+    assert sha256(folder / f"model{5 * epoch - 1}") == best
 
 
 def test_bleu_of_the_last_checkpoint_alone(small, translation, capsys):
@@ -158,15 +166,22 @@ def test_ibm1_finds_the_dictionary(small, translation):
     dataset = translation.data.load_dataset("small")
     table, perplexities = translation.ibm1_beta.train(dataset.train, dataset.vocab, 20)
     assert perplexities == sorted(perplexities, reverse=True)  # EM never makes it worse
+    # After 0, 1, ... iterations: a uniform table first, the returned one last.
+    assert len(perplexities) == 21
+    assert perplexities[0] == pytest.approx(dataset.vocab, rel=1e-12)
+    src, trg, rows = translation.data.token_pairs(dataset.train.src, dataset.train.trg)
+    likelihood = np.add.reduceat(table.toarray()[src, trg].astype(float), rows[:-1]) / np.diff(rows)
+    perplexity = np.exp(-np.log(likelihood).mean())
+    assert perplexities[-1] == pytest.approx(perplexity, rel=1e-6)  # float32 probabilities
     used = np.diff(table.indptr) > 0
     sums = np.asarray(table.sum(axis=1)).ravel()
     np.testing.assert_allclose(sums[used], 1, atol=1e-5)
-    known = 0
+    known = []
     for src, trg in zip(SRC_WORDS, TRG_WORDS, strict=True):
         first = dataset.pieces.encode(src)[0]
         best = set(np.argsort(table.toarray()[first])[::-1][:4].tolist())
-        known += bool(best & set(dataset.pieces.encode(trg)))
-    assert known >= 8
+        known.append(bool(best & set(dataset.pieces.encode(trg))))
+    assert known == [True] * len(SRC_WORDS)
 
 
 # Bad input.
@@ -283,9 +298,10 @@ def test_all_missing_checkpoints_are_named_with_the_command(small, translation):
         process,
         "7 checkpoint(s) of configs/small_log.json are missing",
         "seed=20,normal/{model3}",
-        "python train_translation.py --dataset small --seed 20 --epochs 2 --custom_saves 0,3,9 "
+        "python train_translation.py --dataset small --seed 20 --epochs 2 --save_every 10 "
+        "--custom_saves 0,3,9 "
         "--overwrite",
-        "--seed 12 --epochs 2 --custom_saves 0,3,9 --uniform",
+        "--seed 12 --epochs 2 --save_every 10 --custom_saves 0,3,9 --uniform",
     )
     assert not (small / "outputs").exists()
 

@@ -1,4 +1,4 @@
-"""What has been measured of a data set, and the baselines as votes for the correct label."""
+"""The logs of a dataset, and its baselines β^px and β^lr as votes for the correct label (A.1)."""
 
 import functools
 
@@ -8,29 +8,7 @@ from attention_dynamics.analysis.inputs import AnalysisInputs, Baseline, number_
 from attention_dynamics.analysis.inputs import load_inputs as load
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
-from attention_dynamics.analysis.statistics import summarise
-from attention_dynamics.names import PERFORMANCES
 from attention_dynamics.runs.paths import embedding_beta_path, logistic_beta_path
-
-# The splits of the logs, and the accuracy measured on each.
-ACCURACIES = {
-    split: key for split, (key, _) in PERFORMANCES["classification"]["acc"].splits.items()
-}
-
-
-def summarise_measured(measured: AnalysisInputs, metric: str, split: str, seed: int) -> dict:
-    """``statistics.summarise`` of one split, its gold run also chosen on the other split."""
-    other = "train" if split == "val" else "val"
-    return summarise(
-        measured.logs,
-        metric,
-        split,
-        ACCURACIES[split],
-        ACCURACIES[other],
-        measured.baselines,
-        beta_sign(measured.logs),
-        seed,
-    )
 
 
 def load_inputs(dataset: str, embed_dim: int = 256) -> AnalysisInputs:
@@ -45,7 +23,9 @@ def load_inputs(dataset: str, embed_dim: int = 256) -> AnalysisInputs:
             logistic_beta_path(dataset), "logistic_beta.py", functools.partial(_votes, ndim=2)
         ),
     }
-    return load(dataset, baselines, _check)
+    inputs = load(dataset, baselines, _check)
+    inputs.beta_sign = beta_sign(inputs.logs)
+    return inputs
 
 
 def beta_sign(logs: Logs) -> np.ndarray:

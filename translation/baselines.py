@@ -1,4 +1,4 @@
-"""What has been measured of a data set, and the baselines laid out beside it."""
+"""The logs of a dataset, and its baselines β^px and β^ibm1 in the layout of the logs (A.2)."""
 
 import numpy as np
 from data import token_pairs
@@ -8,33 +8,7 @@ from attention_dynamics.analysis.inputs import AnalysisInputs, Baseline, number_
 from attention_dynamics.analysis.inputs import load_inputs as load
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
-from attention_dynamics.analysis.statistics import summarise
-from attention_dynamics.cli import InputError
-from attention_dynamics.names import PERFORMANCES
 from attention_dynamics.runs.paths import ibm1_beta_path, translation_beta_path
-
-SPLITS = ("val", "train")
-
-
-def performance(split: str, kind: str) -> str:
-    """The name in the logs of token accuracy ("acc") or BLEU ("bleu") on a split."""
-    return PERFORMANCES["translation"][kind].splits[split][0]
-
-
-def summarise_measured(
-    measured: AnalysisInputs, metric: str, split: str, kind: str, seed: int
-) -> dict:
-    """``statistics.summarise`` of one split, its gold run also chosen on the other split."""
-    logs = measured.logs
-    if not logs.splits[split]:
-        raise InputError(
-            f"the logs of {logs.dataset} hold no {split} pairs: dump them again with "
-            "eval_dump.py --include_train_subset"
-        )
-    other = performance("train" if split == "val" else "val", kind)
-    return summarise(
-        logs, metric, split, performance(split, kind), other, measured.baselines, seed=seed
-    )
 
 
 def load_inputs(dataset: str, embed_dim: int = 256) -> AnalysisInputs:

@@ -1,0 +1,179 @@
+"""Dumps: scores and performance of every checkpoint of a log config, saved one by one (A.1, A.2).
+
+The ``eval_dump.py`` scripts contribute the forward pass: what one checkpoint gives on the examples.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from attention_dynamics.analysis.logs import Logs, logs_content, published_layout
+from attention_dynamics.analysis.own_model import SUM_TOLERANCE
+from attention_dynamics.cli import InputError
+from attention_dynamics.device import add_device_options, peak_memory_mb
+from attention_dynamics.runs.checkpoints import checkpoints_of
+from attention_dynamics.runs.configs import make_log_config, read_log_config
+from attention_dynamics.runs.outputs import Output, output
+from attention_dynamics.runs.paths import log_config_path, logs_path, run_folder
+
+KINDS = ("alpha", "beta", "grad")
+DEFAULT_CONFIG = "configs/model.json"
+
+# (entry of the log config, path of the checkpoint) -> {"scores": {kind: (scores,) array}, "metas":
+# {metric: number}}, and more that describes the checkpoint.
+ScoreCheckpoint = Callable[[dict, Path], dict]
+
+
+def add_dump_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that ``eval_dump.py`` has in every folder."""
+    parser.add_argument(
+        "--config", default=DEFAULT_CONFIG, help="model config (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--layout",
+        choices=["ours", "published"],
+        default="ours",
+        help="layout of the output (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--make_log_config",
+        action="store_true",
+        help="first write the log config, from the finished runs in models/",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace an output that is up to date"
+    )
+    add_device_options(parser)
+
+
+def log_entries(args: argparse.Namespace, config: dict, with_grad: bool) -> list[dict]:
+    """The entries of the log config, which ``--make_log_config`` writes first.
+
+    ``with_grad`` is whether a new log config asks for Δ of the gold run (translation).
+    """
+    if args.make_log_config:
+        make_log_config(args.dataset, config, with_grad, args.overwrite)
+    return read_log_config(log_config_path(args.dataset))
+
+
+def checkpoint_paths(
+    args: argparse.Namespace,
+    config: dict,
+    entries: list[dict],
+    checksum: str,
+    script: str,
+    length_of: Callable[[int], tuple[int, str]],
+) -> list[Path]:
+    """The checkpoint of each entry of the log config.
+
+    Args:
+        args: options of ``eval_dump.py``.
+        config: model config.
+        entries: of the log config.
+        checksum: of the current data.
+        script: name of the training script.
+        length_of: last iteration -> (updates of a run that includes it, option that asks for them).
+
+    Raises InputError if checkpoints are missing, with the command that makes each run with these
+    checkpoints (and the last one) only, or if a run was trained on other data.
+    """
+
+    def command_of(entry: dict, iterations: list[int]) -> str:
+        steps, length = length_of(max(iterations))
+        return (
+            f"python {script} --dataset {args.dataset} --seed {entry['seed']} {length} "
+            f"--save_every {steps} --custom_saves {','.join(map(str, iterations))}"
+            + (" --uniform" if entry["uniform"] else "")
+            + (f" --config {args.config}" if args.config != DEFAULT_CONFIG else "")
+        )
+
+    return checkpoints_of(
+        log_config_path(args.dataset),
+        entries,
+        lambda entry: run_folder(args.dataset, config, entry["seed"], entry["uniform"]),
+        checksum,
+        command_of,
+    )
+
+
+def dump_checkpoints(
+    args: argparse.Namespace,
+    settings: dict,
+    checkpoints: list[tuple[dict, Path, dict]],
+    prepare: Callable[[], tuple[Logs, ScoreCheckpoint, Callable[[], list[tuple]]]],
+    summarise: Callable[[list[dict]], dict] = lambda _: {},
+) -> dict | None:
+    """Write outputs/{dataset}_logs.pkl; a dump that is up to date is left alone.
+
+    The scores of each checkpoint are saved as a partial result, so an interrupted dump resumes.
+
+    Args:
+        args: options of ``eval_dump.py``.
+        settings: everything that determines the dump.
+        checkpoints: (entry of the log config, path, settings of its partial result).
+        prepare: called if there is something to do; returns the logs without scores, the function
+            that scores a checkpoint, and one that returns (source ids, target) of the whole
+            training set, for the published layout.
+        summarise: what the checkpoints gave, without their scores -> results for the record.
+
+    Returns:
+        The results in the record; None if the dump was up to date.
+
+    Raises InputError if scores are not finite, ArithmeticError if a row of α does not sum to 1.
+    """
+    path = logs_path(args.dataset)
+    with output(path, settings, args.overwrite) as out:
+        if out.is_current:
+            count = len(checkpoints)
+            print(f"{path} is up to date with its {count} checkpoints; --overwrite dumps again")
+            return None
+        logs, score_checkpoint, train_set = prepare()
+        results = summarise(_fill(logs, checkpoints, score_checkpoint, out))
+        results = {"peak_memory_mb": peak_memory_mb(), **results}
+        ours = args.layout == "ours"
+        out.write(logs_content(logs) if ours else published_layout(logs, train_set()), results)
+    print(
+        f"{path}: {len(checkpoints)} checkpoints, {logs.splits['val']} val and "
+        f"{logs.splits['train']} train examples, peak memory {results['peak_memory_mb']:.0f} MB"
+    )
+    return results
+
+
+def _fill(
+    logs: Logs, checkpoints: list, score_checkpoint: ScoreCheckpoint, out: Output
+) -> list[dict]:
+    """Add all checkpoints to the logs; what they gave, without the scores."""
+    rest = []
+    for entry, path, settings in tqdm(
+        checkpoints, unit="checkpoint", disable=not sys.stderr.isatty()
+    ):
+        part = out.partial.get(settings)
+        if part is None:
+            part = score_checkpoint(entry, path)
+            _check_scores(path, logs, part["scores"])
+            part["scores"] = {kind: torch.from_numpy(v) for kind, v in part["scores"].items()}
+            out.partial.put(settings, part)
+        run = entry["name"], entry["iteration"]
+        # Interned: a pickle holds each string object once, and a resumed dump has the same bytes.
+        for kind, values in part.pop("scores").items():
+            logs.arrays[*run, sys.intern(kind)] = values.numpy()
+        for metric, value in part["metas"].items():
+            logs.metas[*run, sys.intern(metric)] = value
+        rest.append(part)
+    return rest
+
+
+def _check_scores(path: Path, logs: Logs, scores: dict[str, np.ndarray]) -> None:
+    if not all(np.isfinite(values).all() for values in scores.values()):
+        raise InputError(
+            f"checkpoint {path} gives scores that are not finite: its training diverged, or the "
+            "file was changed; train its run again with --overwrite"
+        )
+    sums = np.add.reduceat(scores["alpha"], logs.row_offsets[:-1], dtype=np.float64)
+    if np.abs(sums - 1).max() > SUM_TOLERANCE:  # departure 7: 1e-6 fails by rounding
+        raise ArithmeticError(f"{path}: a row of α sums to {sums[np.abs(sums - 1).argmax()]}")

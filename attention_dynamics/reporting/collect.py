@@ -1,0 +1,90 @@
+"""Collect the paper's statistics of several datasets in one results pickle (A.1, A.2).
+
+The ``collect_*_stats.py`` scripts contribute their inputs and performances.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tqdm import tqdm
+
+from attention_dynamics.analysis.inputs import (
+    AnalysisInputs,
+    add_input_options,
+    summarise_inputs,
+)
+from attention_dynamics.names import METRICS, Performance
+from attention_dynamics.reporting.tables import FORMATS
+from attention_dynamics.storage.files import check_writable, write_pickle
+
+
+def add_collect_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that ``collect_*_stats.py`` has in every folder."""
+    parser.add_argument("--datasets", required=True, nargs="+", help="names in outputs/")
+    parser.add_argument("--out_file", required=True, help="pickle to write the results to")
+    parser.add_argument(
+        "--include_kendall_tau",
+        action="store_true",
+        help="Kendall's tau in addition to the top 5%% match",
+    )
+    parser.add_argument(
+        "--include_train_results",
+        action="store_true",
+        help="results on training examples in addition to those on test or validation examples",
+    )
+    add_input_options(parser)
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="format of the printed tables (default: %(default)s)",
+    )
+
+
+def collect(
+    args: argparse.Namespace,
+    datasets: Iterable[str],
+    performances: list[Performance],
+    load: Callable[[str, int], AnalysisInputs],
+    inspect: Callable[[str, AnalysisInputs], None],
+) -> dict[tuple, dict]:
+    """Summarise all datasets and write the results to ``--out_file``.
+
+    Args:
+        args: options of the script.
+        datasets: names; repeated ones count once.
+        performances: each selects a gold iteration, and gives ξ.
+        load: (dataset, embedding size) -> its inputs.
+        inspect: called with each dataset and its inputs.
+
+    Returns:
+        {(dataset, metric, split, performance): result of ``statistics.summarise``}.
+
+    Raises InputError if an input is missing or does not fit, or the output cannot be written.
+    """
+    check_writable(args.out_file, beside=Path("outputs"))
+    metrics = METRICS if args.include_kendall_tau else METRICS[:1]
+    splits = ("val", "train") if args.include_train_results else ("val",)
+    datasets = list(dict.fromkeys(datasets))
+    results = {}
+    progress = tqdm(
+        total=len(datasets) * len(performances) * len(metrics) * len(splits), unit="table",
+        disable=not sys.stderr.isatty(),
+    )  # fmt: skip
+    for dataset in datasets:
+        inputs = load(dataset, args.embed_dim)
+        for line in inputs.missing:
+            progress.write(f"note: {line}", file=sys.stderr)
+        inspect(dataset, inputs)
+        for performance in performances:
+            for metric in metrics:
+                for split in splits:
+                    key = (dataset, metric, split, performance.splits[split][0])
+                    results[key] = summarise_inputs(inputs, metric, split, performance, args.seed)
+                    progress.update()
+    progress.close()
+    write_pickle(args.out_file, results)
+    print(f"results written to {args.out_file}", file=sys.stderr)
+    return results

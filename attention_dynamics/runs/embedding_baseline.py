@@ -1,0 +1,151 @@
+"""Train an embedding baseline β^px: a bag of embeddings without order and attention (A.1, A.2).
+
+The ``embedding_beta.py`` scripts contribute the model and its losses.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from attention_dynamics.cli import count, seed
+from attention_dynamics.device import add_device_options, set_seed, setup_device
+from attention_dynamics.runs.outputs import output
+from attention_dynamics.runs.training import Training
+
+# Options that determine how, but not what, is computed.
+_HOW = ("overwrite", "device", "threads")
+
+# What a folder builds for its baseline, on a device: the model; training examples -> loss ();
+# () -> validation loss.
+Baseline = tuple[nn.Module, Callable[[np.ndarray], torch.Tensor], Callable[[], float]]
+
+
+def add_embedding_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that ``embedding_beta.py`` has in every folder."""
+    parser.add_argument(
+        "--bsize", type=count, default=64, help="examples in a batch (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--epochs",
+        type=count,
+        default=30,
+        help="passes over the training examples; the paper's grid for classification: 60 "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--embed_dim", type=count, default=256, help="embedding size (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed",
+        type=seed,
+        default=0,
+        help="random seed (initialisation and data order; default: %(default)s)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="retrain from the start")
+    add_device_options(parser)
+
+
+def write_baseline(
+    path: Path,
+    args: argparse.Namespace,
+    checksum: str,
+    num_examples: int,
+    build: Callable[[torch.device], Baseline],
+) -> list[float] | None:
+    """Train a baseline and write the ``beta()`` of its best epoch to ``path``, with a record.
+
+    An output that is up to date is left alone; an interrupted training resumes.
+
+    Args:
+        path: of the output.
+        args: options of the script.
+        checksum: of the data.
+        num_examples: training examples.
+        build: called after seeding if there is something to do.
+
+    Returns:
+        The validation losses after 0, 1, ... epochs; None if the output was up to date.
+    """
+    set_seed(args.seed)
+    device = setup_device(args.device, args.threads)
+    options = {key: value for key, value in vars(args).items() if key not in _HOW}
+    settings = {"data": checksum, **options}
+    with output(path, settings, args.overwrite) as out:
+        if out.is_current:
+            print(f"{path} is up to date; --overwrite trains it again")
+            return None
+        baseline = build(device)
+        losses = train_baseline(*baseline, num_examples, args, out.state_path, settings)
+        beta = baseline[0].beta().cpu().numpy()
+        out.write(beta, {"best_epoch": int(np.argmin(losses)), "validation_losses": losses})
+    return losses
+
+
+def train_baseline(
+    model: nn.Module,
+    loss_of: Callable[[np.ndarray], torch.Tensor],
+    validation_loss: Callable[[], float],
+    num_examples: int,
+    args: argparse.Namespace,
+    state_path: Path | None = None,
+    settings: dict | None = None,
+) -> list[float]:
+    """Train ``model`` with Adam; it ends as it was after the epoch with the lowest validation loss.
+
+    The untrained model counts as a start (A.1); in the published code it never wins.
+
+    Args:
+        model: on its device.
+        loss_of: numbers of training examples (batch,) -> their loss ().
+        validation_loss: of the current model.
+        num_examples: training examples.
+        args: with bsize, epochs and seed; and lr, 1e-3 by default.
+        state_path: of the resume state; None for none.
+        settings: that the resume state belongs to.
+
+    Returns:
+        The validation losses after 0, 1, ... epochs. Raises RunError if one is not finite.
+    """
+    fused = next(model.parameters()).device.type != "mps"
+    optimizer = torch.optim.Adam(model.parameters(), lr=getattr(args, "lr", 1e-3), fused=fused)
+    rng = np.random.default_rng(args.seed)
+    starts = range(0, num_examples, args.bsize)
+    notes = {"losses": [validation_loss()], "best": _copy(model)}
+    # Resume states of versions with other gradients (equal up to rounding) are rejected.
+    settings = {**(settings or {}), "gradients": "autograd"}
+    with Training(state_path, settings, model, optimizer, len(starts), notes) as training:
+        for epoch in range(args.epochs):
+            order = rng.permutation(num_examples)
+            losses, best = training.notes["losses"], training.notes["best"]
+            if epoch < len(losses) - 1:
+                continue
+            progress = tqdm(
+                starts[training.step - epoch * len(starts) :], unit="batch",
+                desc=f"epoch {epoch + 1} of {args.epochs}", leave=epoch == args.epochs - 1,
+                disable=not sys.stderr.isatty(),
+            )  # fmt: skip
+            for start in progress:
+                examples = order[start : start + args.bsize]
+                with training.update():
+                    loss = training.check_finite(loss_of(examples), examples)
+                    optimizer.zero_grad(set_to_none=True)
+                    loss.backward()
+                    optimizer.step()
+            loss = validation_loss()
+            training.check_finite(torch.tensor(loss))
+            if loss < min(losses):
+                best = _copy(model)
+            training.notes = {"losses": [*losses, loss], "best": best}
+    model.load_state_dict(training.notes["best"])
+    return training.notes["losses"]
+
+
+def _copy(model: nn.Module) -> dict[str, torch.Tensor]:
+    """The weights, which later updates do not change."""
+    return {name: value.clone() for name, value in model.state_dict().items()}
