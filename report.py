@@ -5,7 +5,7 @@
     python report.py --markdown                 write the generated blocks of the Markdown pages
     python report.py --check                    check that the blocks are up to date
 
-Run it in the root of the repository. The page shows whatever exists for the four experiments:
+Run it in the root of the repository. The page shows all that exists for the four experiments:
 results of the collect scripts, figures, pages with a slider, records of runs, and the results that
 come with the repository (results/). It is one HTML file that needs no network. Files that are
 corrupt are left out and named, on the page too; the exit code is then 1.

@@ -15,10 +15,10 @@ validation examples.
 1, 8 and 10 are read from the logs in the outputs/ of the --classification folder. 5 is read from
 the logs and β^px in the outputs/ of the --translation folder, and from --published_beta: β^px
 trained with the published targets and the same settings. Where that file does not exist it is
-trained (minutes) on the data in that folder, and kept there; a training that is stopped goes on.
+trained on the data in that folder (minutes) and stored; an interrupted training resumes.
 
 Prints a table and updates results/departures.json: "measured" is {departure: {dataset: numbers}},
-with facts about the machine and the logs under "made"; the rest of the file stays as it is.
+with facts on the machine and the logs under "made"; the rest of the file stays as it is.
 """
 
 import argparse
@@ -60,29 +60,29 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--classification",
         type=folder,
         metavar="FOLDER",
-        help="holds the outputs/ of classification (default: 1, 8 and 10 are not measured)",
+        help="directory with the outputs/ of classification (default: skip 1, 8 and 10)",
     )
     parser.add_argument(
         "--datasets",
         nargs="+",
         default=["Furd", "SMS"],
-        help="of classification (default: Furd and SMS)",
+        help="datasets of classification (default: Furd and SMS)",
     )
     parser.add_argument(
         "--translation",
         type=folder,
         metavar="FOLDER",
-        help="holds the outputs/ of translation, and its data/ where --published_beta is trained "
-        "(default: 5 is not measured)",
+        help="directory with the outputs/ of translation, and with its data/ if "
+        "--published_beta is trained (default: skip 5)",
     )
     parser.add_argument(
-        "--pairs", default="multi30k", help="data set of translation (default: %(default)s)"
+        "--pairs", default="multi30k", help="dataset of translation (default: %(default)s)"
     )
     parser.add_argument(
         "--published_beta",
         type=Path,
         metavar="FILE",
-        help="β^px with the published targets, a pickle: read, or trained and written",
+        help="pickle of β^px with the published targets: read if it exists, else trained and written",
     )
     parser.add_argument(
         "--threads", type=count, default=1, help="CPU threads of training (default: %(default)s)"
@@ -107,7 +107,7 @@ def folder(text: str) -> Path:
     """The type of an option that names a folder."""
     path = Path(text).absolute()
     if not path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is no folder")
+        raise argparse.ArgumentTypeError(f"{text} is not a directory")
     return path
 
 
@@ -129,7 +129,7 @@ def number(result: dict, name: str, dataset: str) -> float:
 
 
 def facts(logs: Logs, data: str | None, threads: int) -> dict:
-    """What the numbers of a data set belong to: the machine, the training and the data."""
+    """The machine, the training and the data that the numbers of a dataset come from."""
     steps = 1 + max(logs.iterations(GOLD))
     return {**machine_facts(threads), "steps": steps, "data": data}
 
@@ -258,7 +258,7 @@ def rows_of(effects: dict, *names: str) -> Iterator[dict]:
         else:
             departure, dataset, *metric = names
             statistic = ", ".join([*metric, name])
-            yield {"departure": departure, "data set": dataset, "of": statistic, "value": content}
+            yield {"departure": departure, "dataset": dataset, "of": statistic, "value": content}
 
 
 def main(argv=None) -> None:

@@ -3,11 +3,11 @@
     python results/times.py
     python results/times.py --folders classification translation
 
-Reads, in the folders of the experiments, the run.json of finished training runs, the .json beside
+Reads, in the folders of the experiments, the run.json of finished training runs, the .json next to
 dumps, baselines and histories, and the all_results.json of PAPA. Prints a table and writes
-results/times.json, {experiment: {script: {what: numbers}}}, where "what" is a data set,
-the name of histories, or the model and task of PAPA; what this call does not find is kept. Run it
-on the machine that did the work: "machine" is that which it runs on. Numbers:
+results/times.json, {experiment: {script: {what: numbers}}}, where "what" is a dataset,
+the name of histories, or the model and task of PAPA; other entries of the file are kept. Run it on
+the machine that did the work, whose facts are stored as "machine". Numbers:
 
     runs               how many records the medians are over
     training_seconds   of all updates (PAPA: and of the evaluations between them)
@@ -56,7 +56,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         nargs="+",
         type=Path,
         default=[ROOT / name for name in EXPERIMENTS],
-        help="of experiments, each with the name that it has here (default: all four)",
+        help="folders of experiments, with their names in this repository (default: all four)",
     )
     parser.add_argument(
         "--out",
@@ -80,7 +80,7 @@ def finished_work(folder: Path) -> Iterator[Times]:
                     times = read(path)
                 except (AttributeError, KeyError, TypeError, IndexError, ValueError):
                     raise InputError(
-                        f"{path} is no record of finished work: make what it describes again"
+                        f"{path} is not a record of finished work; run the step again"
                     ) from None
                 if times.numbers:
                     yield times

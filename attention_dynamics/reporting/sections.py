@@ -69,11 +69,13 @@ def read_experiment(experiment: str) -> tuple[list[Group], list[str]]:
     """
     groups, problems = [], []
     copying: dict[tuple[Path, str], list[dict]] = {}
+    sources: dict[tuple[Path, str], list[str]] = {}
     for path in result_files(experiment):
         try:
             if experiment == "SequenceCopying":
                 kind, rows = read_copying_rows(path)
                 copying.setdefault((path.parent, kind), []).extend(rows)
+                sources.setdefault((path.parent, kind), []).append(str(path))
             else:
                 groups += read_groups(experiment, path)
         except InputError as error:
@@ -81,7 +83,8 @@ def read_experiment(experiment: str) -> tuple[list[Group], list[str]]:
     for (folder, kind), rows in copying.items():
         table, findings = success_table(rows, kind)
         title = _titled(table.title, folder)
-        groups.append(Group(title, f"from {folder}", findings, table, fisher_tables(table)))
+        source = f"from {', '.join(sources[folder, kind])}"
+        groups.append(Group(title, source, findings, table, fisher_tables(table)))
     return groups, problems
 
 
@@ -125,7 +128,11 @@ def _source(path: Path) -> str:
 def performance_label(experiment: str, perf: str) -> str:
     """What a performance such as ``val_bleu`` measures, in words."""
     performance = PERFORMANCES[experiment].get(perf.rpartition("_")[2])
-    return performance.label if performance else "performance"
+    if performance is None:
+        return "performance"
+    # Translation runs to 100, classification to 1.
+    has_unit = experiment == "translation" and performance.unit
+    return f"{performance.label} ({performance.unit})" if has_unit else performance.label
 
 
 def experiment_of(results: dict) -> str:
@@ -242,6 +249,14 @@ _OUTCOMES = {
 }
 
 
+# Further keys of the rows -> column, decimals.
+_MORE = {
+    "mean acc at the end": ("mean accuracy at the end", 3),
+    "β half right at step": ("β half right at step", 0),
+    "α half right at step": ("α half right at step", 0),
+}
+
+
 def read_copying_rows(path: Path) -> tuple[str, list[dict]]:
     """The kind of outcome ("seeds", "heads") and the rows of a record or of results/copying.json.
 
@@ -271,7 +286,11 @@ def success_table(rows: list[dict], kind: str) -> tuple[Table, list[str]]:
             "fraction, 95% interval": f"{row['share']:.2f} "
             + format_interval((row["low"], row["high"]), 2),
         }
-        more = {k: row[k] for k in row if k.startswith(("mean acc", "β half", "α half"))}
+        more = {
+            title: None if row[key] is None else f"{row[key]:.{digits}f}"
+            for key, (title, digits) in _MORE.items()
+            if key in row
+        }
         shown.append({**cells, **more})
         findings.append(
             f"{name}: {row[key]} of {row['of']} {outcome.what} learn to copy (accuracy "

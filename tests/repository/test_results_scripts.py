@@ -164,7 +164,7 @@ def test_outputs_that_are_missing(golden_translation, benchmarks):
     "options, message",
     [
         ([], "give --classification or --translation"),
-        (["--classification", "nowhere"], "nowhere is no folder"),
+        (["--classification", "nowhere"], "nowhere is not a directory"),
         (["--translation", "."], "need each other"),
         (["--classification", ".", "--published_beta", "x.pkl"], "need each other"),
     ],
@@ -263,7 +263,7 @@ def test_times_of_nothing(work, benchmarks, capsys):
         benchmarks.times.main(["--folders", str(work / "translation"), *out])
     for content in ([], {"command": 5, "settings": {}}, {"results": {"seconds": 1}}):
         write_json(work / "classification/outputs/odd.json", content)
-        with pytest.raises(InputError, match=r"odd\.json is no record of finished work"):
+        with pytest.raises(InputError, match=r"odd\.json is not a record of finished work"):
             benchmarks.times.main(["--folders", str(work / "classification"), *out])
     assert not (work / "times.json").exists()
     with pytest.raises(SystemExit) as end:

@@ -89,7 +89,7 @@ def summary(logs: Logs, split: str = "val", kind: str = "acc") -> dict:
 
 
 def place_of(logs: Logs, example: int) -> slice:
-    """Where the scores of an example lie, counted anew."""
+    """The slice of the scores of an example, counted from the lengths."""
     sizes = (logs.trg.lengths - 1) * logs.src.lengths
     return slice(int(sizes[:example].sum()), int(sizes[: example + 1].sum()))
 
@@ -242,7 +242,7 @@ def test_page_holds_the_numbers_and_marks(logs):
             np.testing.assert_allclose(scores[kind][number], exact, rtol=5e-6)
         assert numbers["perfs"]["uniform"][number] == logs.metas["uniform", t, "train_acc"]
     rows, columns = len(logs.trg[example]) - 1, len(logs.src[example])
-    # Without JavaScript the last checkpoint is shown: α over its row's highest, e^β likewise.
+    # Without JavaScript the last checkpoint is shown: α and e^β over the highest of a row.
     cells = re.findall(r'<td class="cell([^"]*)" style="--v:([\d.]+)">', page)
     assert len(cells) == 2 * rows * columns
     alpha = logs.arrays["normal_A", 4000, "alpha"][place].reshape(rows, columns)
