@@ -82,7 +82,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--published_beta",
         type=Path,
         metavar="FILE",
-        help="pickle of β^px with the published targets: read if it exists, else trained and written",
+        help="pickle of β^px with the published targets: read if it exists, else trained",
     )
     parser.add_argument(
         "--threads", type=count, default=1, help="CPU threads of training (default: %(default)s)"
