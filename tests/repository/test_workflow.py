@@ -248,13 +248,21 @@ ONE_RUN = "classification/models/mine/h_dim=6,b_size=8,seed=20,normal"
 LONG = TINY.replace("--steps 60 --save_every 20", "--steps 2000 --save_every 500")
 
 
-def train_until(root: Path, stop) -> None:
-    """Train one run; ``stop`` is called with the process once the run has a checkpoint."""
+def train_until(root: Path, number: int) -> None:
+    """Train one run; the signal ``number`` is sent to all processes once it trains."""
+    log = root / "classification/logs/train_mine_20_normal.log"
+
+    def trains() -> bool:
+        resumed = (root / ONE_RUN / "state").exists()
+        return log.exists() and log.stat().st_size > 0 if resumed else checkpoint.exists()
+
+    checkpoint = root / ONE_RUN / "model0"
+    log.unlink(missing_ok=True)
     process = start(root, f"{ONE_RUN}/run.json", "--cores", "1", "--configfile", "tiny.yaml")
-    while not (root / ONE_RUN / "model0").exists():
+    while not trains():
         assert process.poll() is None, (root / "snakemake.txt").read_text()
         time.sleep(0.05)
-    stop(process)
+    os.killpg(process.pid, number)
     process.wait(120)
     assert not (root / ONE_RUN / "run.json").exists()
     assert (root / ONE_RUN / "unfinished.json").exists()
@@ -264,14 +272,9 @@ def train_until(root: Path, stop) -> None:
 def test_ctrl_c_and_kill_end_in_the_same_bytes(tmp_path):
     whole, stopped = tiny_copy(tmp_path / "whole", LONG), tiny_copy(tmp_path / "stopped", LONG)
     run_tiny(whole, f"{ONE_RUN}/run.json")
-    train_until(stopped, lambda process: os.killpg(process.pid, signal.SIGINT))
+    train_until(stopped, signal.SIGINT)
     assert (stopped / ONE_RUN / "state").exists()
-
-    # kill -9 ends Snakemake alone; its lock stays, and the script is ended as on a lost machine.
-    def kill(process) -> None:
-        os.killpg(process.pid, signal.SIGKILL)
-
-    train_until(stopped, kill)
+    train_until(stopped, signal.SIGKILL)  # Snakemake's lock stays
     assert "--unlock" in run_tiny(stopped, f"{ONE_RUN}/run.json", code=1)
     run_tiny(stopped, f"{ONE_RUN}/run.json", "--unlock")
     run_tiny(stopped, f"{ONE_RUN}/run.json")
