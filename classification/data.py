@@ -1,4 +1,4 @@
-"""The data sets of the classification experiment: reading, vocabulary, encoding, batches (A.1)."""
+"""The datasets of the classification experiment: reading, vocabulary, encoding, batches (A.1)."""
 
 import hashlib
 import random
@@ -18,6 +18,7 @@ from attention_dynamics.storage.text import has_lone_surrogate
 
 # The tasks of the papers, as they are called in file names.
 DATASETS = ("IMDB", "Furd", "AG_News", "Newsgroups", "Yelp", "Amzn", "SMS")
+_ALIASES = {"sns": "SMS", "sst": "Furd", "sst2": "Furd"}
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
@@ -25,8 +26,8 @@ PAD, BOS, EOS, UNK = range(4)
 # A training word belongs to the vocabulary when it occurs more often than this, or has a vector.
 _RARE = 2
 
-# Sentences and (padded) tokens in one batch of an evaluation, at most: large products, that still
-# stay near the processor.
+# The most sentences and (padded) tokens in one batch of an evaluation: large matrix products that
+# fit in the processor's caches.
 _EVAL_SENTENCES = 128
 _EVAL_TOKENS = 8192
 
@@ -42,7 +43,7 @@ class Split:
         return len(self.labels)
 
     def take(self, examples) -> "Split":
-        """The examples with these places, in this order."""
+        """The examples with these indices, in this order."""
         return Split(self.ids.take(examples), self.labels[np.asarray(examples, dtype=np.int64)])
 
     def join(self, other: "Split") -> "Split":
@@ -60,14 +61,14 @@ class Split:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set.
+    """A dataset.
 
     Attributes:
         name: as in the file names.
         vocabulary: (vocab,) words by index, the four specials first.
         train, test: encoded.
-        vectors: word -> vector, for words of this data set.
-        checksum: of all that decides what is trained: train file, test file, vectors.
+        vectors: word -> vector, for words of this dataset.
+        checksum: of the train file, the test file and the vectors of this dataset.
     """
 
     name: str
@@ -79,26 +80,28 @@ class Dataset:
 
 
 def canonical_name(dataset: str) -> str:
-    """The name used in file names: the README's SNS is SMS.
+    """The name used in file names: SNS (in the paper's README) is SMS, and SST or SST2 is Furd.
 
-    Raises InputError for what would lead out of the folders.
+    Data that exist under the given name are used.
+
+    Raises InputError for a name that is not a plain file name.
     """
     check_name(dataset)
-    return "SMS" if dataset == "SNS" else dataset
+    return dataset if data_paths(dataset)[0].exists() else _ALIASES.get(dataset.lower(), dataset)
 
 
 def data_paths(dataset: str) -> tuple[Path, Path]:
-    """The train and the test file of a data set."""
+    """The train and the test file of a dataset."""
     return Path("data") / f"{dataset}_train.json", Path("data") / f"{dataset}_test.json"
 
 
 def load_dataset(dataset: str) -> Dataset:
-    """Read, check and encode a data set, once.
+    """Read, check and encode a dataset, once.
 
     The test words are indexed by the vocabulary of the *train* file, as published.
 
-    Raises InputError for a data set that is not there (naming those that are), malformed JSON, a
-    label other than 0 or 1, a word index outside the vocabulary, or a split without examples.
+    Raises InputError for an absent dataset (naming those in data/), malformed JSON, a label that is
+    not 0 or 1, a word index outside the vocabulary, or a split without examples.
     """
     train_path, test_path = data_paths(dataset)
     for path in (train_path, test_path):
@@ -124,7 +127,7 @@ def load_dataset(dataset: str) -> Dataset:
 
 
 def require_both_classes(dataset: Dataset) -> None:
-    """Refuse a training set of a single class: there is nothing to tell apart."""
+    """Raise InputError if the training set has a single class."""
     if len(np.unique(dataset.train.labels)) < 2:
         raise InputError(
             f"{data_paths(dataset.name)[0]} holds a single class: a classifier needs both"
@@ -144,9 +147,9 @@ def _read(path: Path) -> tuple[list[str], Ragged, np.ndarray]:
     words, pairs = content["vocab"], content["XY"]
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f'data file {path}: "vocab" must be a list of words')
-    if half := next((word for word in words if has_lone_surrogate(word)), None):
+    if surrogate := next((word for word in words if has_lone_surrogate(word)), None):
         raise InputError(
-            f'data file {path}: "vocab" holds {half!r}, half of a surrogate pair, which is no text'
+            f'data file {path}: "vocab" holds {surrogate!r}, a lone surrogate (invalid Unicode)'
         )
     if not isinstance(pairs, list) or not pairs:
         raise InputError(f'data file {path}: "XY" must be a list of examples, with one at least')
@@ -165,7 +168,7 @@ def _read(path: Path) -> tuple[list[str], Ragged, np.ndarray]:
     docs = [pair[0] for pair in pairs]
     flat = [word for doc in docs for word in doc]
     if not all(type(word) is int for word in flat):
-        raise InputError(f'data file {path}: "XY" holds a word index that is not a whole number')
+        raise InputError(f'data file {path}: "XY" holds a word index that is not an integer')
     try:
         values = np.array(flat, dtype=np.int64)
     except OverflowError:
@@ -184,7 +187,7 @@ def _check_indices(path: Path, docs: Ragged, num_words: int) -> None:
 
 
 def _load_vectors(words: list[str]) -> dict[str, np.ndarray]:
-    """The vectors of these words; other data sets may have theirs in the same file."""
+    """The vectors of these words; the file may have those of other datasets as well."""
     path = Path("data") / "w2v.pkl"
     if not path.exists():
         return {}
@@ -194,7 +197,9 @@ def _load_vectors(words: list[str]) -> dict[str, np.ndarray]:
     known = {word: vectors[word] for word in words if word in vectors}
     for word, vector in known.items():
         if not isinstance(vector, np.ndarray) or vector.dtype.kind not in "fi" or vector.ndim != 1:
-            raise InputError(f"word vectors {path}: the vector of {word!r} is no array of numbers")
+            raise InputError(
+                f"word vectors {path}: the vector of {word!r} is not an array of numbers"
+            )
         if not np.isfinite(vector).all():
             raise InputError(f"word vectors {path}: the vector of {word!r} is not finite")
     return known
@@ -210,17 +215,23 @@ def _vectors_checksum(vectors: dict[str, np.ndarray]) -> str:
 
 def _build_vocabulary(words: list[str], train: Ragged, vectors) -> tuple[list[str], np.ndarray]:
     """The vocabulary, and (words of the file,) int64: the vocabulary index of each."""
-    # A word listed twice in the file is one word: both places count for the first.
-    first_place: dict[str, int] = {}
-    same = np.array([first_place.setdefault(w, i) for i, w in enumerate(words)], dtype=np.int64)
+    # A word listed twice in the file is one word: both entries count for the first.
+    first_entry: dict[str, int] = {}
+    same = np.array([first_entry.setdefault(w, i) for i, w in enumerate(words)], dtype=np.int64)
     occurrences = same[train.values]
     counts = np.bincount(occurrences, minlength=len(words))
     seen, first_seen = np.unique(occurrences, return_index=True)
     order = seen[np.lexsort((first_seen, -counts[seen]))]
-    kept = [i for i in order if counts[i] > _RARE or words[i] in vectors]
+    known = [
+        i for i in order
+        if (counts[i] > _RARE or words[i] in vectors) and words[i] not in SPECIALS
+    ]  # fmt: skip
     index = np.full(len(words), UNK, dtype=np.int64)
-    index[kept] = np.arange(len(SPECIALS), len(SPECIALS) + len(kept))
-    return [*SPECIALS, *(words[i] for i in kept)], index[same]
+    index[known] = np.arange(len(SPECIALS), len(SPECIALS) + len(known))
+    for special_id, special in enumerate(SPECIALS):  # a word with this spelling is not counted
+        if special in first_entry:
+            index[first_entry[special]] = special_id
+    return [*SPECIALS, *(words[i] for i in known)], index[same]
 
 
 def _encode(docs: Ragged, index: np.ndarray) -> Ragged:
@@ -236,7 +247,7 @@ def _encode(docs: Ragged, index: np.ndarray) -> Ragged:
 
 
 def sample_train(train: Split, size: int) -> list[int]:
-    """Which training examples are looked at beside the test set (the papers' own draw)."""
+    """Training examples evaluated in addition to the test set (drawn as in the papers' code)."""
     return sorted(random.Random(1).sample(range(len(train)), min(size, len(train))))
 
 

@@ -1,4 +1,4 @@
-"""Turn a public data set, or your own texts, into data/{dataset}_{train,test}.json.
+"""Turn a public dataset, or your own texts, into data/{dataset}_{train,test}.json.
 
     python prepare_data.py                                              # the generated corpus "toy"
     python prepare_data.py --dataset IMDB --source aclImdb_v1.tar.gz
@@ -11,36 +11,32 @@
     python prepare_data.py --dataset IMDB --download                    # from the Hugging Face hub
     python prepare_data.py --dataset mine --train my_train.csv --test my_test.csv
 
---source is a file, a folder or an archive (.zip, .tar, .tgz, ...), read without being unpacked;
-files may be gzipped. The forms each data set is read from:
+--source is a file, a directory or an archive (.zip, .tar, .tgz, ...), read without being unpacked;
+files may be gzipped. Formats of the public datasets:
 
   IMDB        aclImdb/{train,test}/{pos,neg}/ID_RATING.txt; pos is 1
   Furd        Stanford Sentiment Treebank: train.txt and test.txt of trees (neutral sentences are
               left out), or train.tsv and test.tsv with a header sentence, label; positive is 1
   AG_News     train.csv and test.csv of class,title,description; World is 0, Business 1, the others
-              are left out. Parts of the training set go with --train FILE --test FILE: text,label
-              (0 to 3), with a header or without; of a header's gt and label, gt is taken
+              are left out
   Newsgroups  20news-bydate-{train,test}/rec.sport.{baseball,hockey}/NUMBER; headers, footers and
               quotes are removed; hockey is 1
-  Yelp        train.csv and test.csv of class,text; or train.csv (else dev.csv) and test.csv with a
-              header text, label2 (Review Stars: N.0); or yelp_labelled.txt. 4 and 5 stars are 1
-  Amzn        train.csv and test.csv of class,title,text; or the Multi-Domain set's
-              DOMAIN/{positive,negative}.review; or amazon_cells_labelled.txt. 4 and 5 stars are 1
-  SMS         SMSSpamCollection: ham or spam, TAB, message; spam is 1
+  Yelp        train.csv and test.csv of class,text; class 2 (4 and 5 stars) is 1
+  Amzn        train.csv and test.csv of class,title,text; class 2 (4 and 5 stars) is 1
+  SMS         SMSSpamCollection: ham or spam, TAB, message; spam is 1; split 80/20 by --seed
 
-A set without a split of its own (SMS, *.review, *_labelled.txt) is split 80/20 by --seed. --train
-and --test read one file each: a known data set in the forms above, anything else as CSV, TSV
-(quotes are text) or JSON lines with --text_column and --label_column.
+--train and --test read your own texts from one file each: CSV, TSV (quotes are text) or JSON lines
+with --text_column and --label_column.
 
 Writes data/{dataset}_{train,test}.json, {"vocab": [word, ...], "XY": [[[word index, ...], label],
-...]} (the vocabulary is the same in both: words by falling training count, ties by first
+...]} (the vocabulary is the same in both: words by descending training count, ties by first
 occurrence, then those only in test), data/{dataset}_about.json (source, checksum, counts),
-data/w2v.pkl (word -> vector, of --word_vectors; empty when there is none), and for toy
+data/w2v.pkl (word -> vector, of --word_vectors; empty if there is none), and for toy
 data/toy_truth.json. Only --download uses the network.
 """
 
 import argparse
-import sys
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,22 +44,35 @@ import numpy as np
 from data import canonical_name, data_paths
 from preparation.columns import LABEL_COLUMN, TEXT_COLUMN, read_columns
 from preparation.corpus import SPLITS, Corpus, stored_vocabulary
-from preparation.examples import FULL, Example, Findings
-from preparation.hub import read_hub, resolve_revision
-from preparation.sources import has_file_reader, read_file, read_source
+from preparation.examples import FULL
+from preparation.hub import read_hub, repository_name
+from preparation.sources import read_source
 from preparation.tokeniser import tokenise
 from preparation.toy import Toy, make_toy
-from preparation.vectors import read_vectors
+from preparation.vectors import Vectors, read_vectors
 from tqdm import tqdm
 
-from attention_dynamics.cli import InputError, run_script, script_parser
-from attention_dynamics.reporting.tables import format_table
-from attention_dynamics.runs.records import file_facts, preparation_command
+from attention_dynamics.cli import InputError, run_script, script_parser, seed
+from attention_dynamics.preparation import (
+    TOY,
+    ReadReport,
+    add_source_options,
+    check_source_options,
+    download_revision,
+    empty_warning,
+    file_facts,
+    incomplete_warning,
+    length_columns,
+    preparation_command,
+    print_summary,
+    reserve_outputs,
+    shared_warning,
+)
+from attention_dynamics.runs.records import locked
 from attention_dynamics.storage.archives import Source
 from attention_dynamics.storage.files import write_json, write_pickle
 from attention_dynamics.storage.pickles import load_pickle
 
-TOY = "toy"
 VECTORS = Path("data") / "w2v.pkl"
 
 # The evaluation takes this many test examples from the start of the file (--test_set_size).
@@ -76,95 +85,66 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--dataset",
         default=TOY,
         metavar="NAME",
-        help=f"{', '.join(FULL)} (SNS is SMS), toy, or a new name with --train and --test "
-        "(default: %(default)s)",
+        help=f"{', '.join(FULL)} (SNS is SMS, SST is Furd), toy, or a new name with --train and "
+        "--test (default: %(default)s)",
     )
-    parser.add_argument("--source", metavar="PATH", help="file, folder or archive it comes in")
-    parser.add_argument(
-        "--download", action="store_true", help="get it from the Hugging Face hub instead"
-    )
-    parser.add_argument(
-        "--revision",
-        metavar="COMMIT",
-        help="with --download: the commit of the hub's repository (default: the newest, which is "
-        "printed and kept in about.json)",
-    )
+    add_source_options(parser, "examples")
     parser.add_argument("--train", metavar="FILE", help="training texts: csv, tsv or jsonl")
-    parser.add_argument("--test", metavar="FILE", help="test texts, in the same form")
+    parser.add_argument("--test", metavar="FILE", help="test texts, in the same format")
     parser.add_argument(
         "--text_column",
         metavar="COLUMN",
-        help="of --train and --test: a name in the header, or a 0-based number where there is no "
-        f"header (default: {TEXT_COLUMN})",
+        help="column of the texts in --train and --test: a name in the header, or a 0-based number "
+        f"if there is no header (default: {TEXT_COLUMN})",
     )
     parser.add_argument(
-        "--label_column", metavar="COLUMN", help=f"likewise (default: {LABEL_COLUMN})"
+        "--label_column",
+        metavar="COLUMN",
+        help=f"column of the labels, by name or number (default: {LABEL_COLUMN})",
     )
     parser.add_argument(
         "--labels",
         nargs=2,
         metavar=("ZERO", "ONE"),
-        help="the values of the label column that mean 0 and 1 (default: 0 and 1, or else the two "
-        "there are, sorted)",
+        help="values of the label column that mean 0 and 1 (default: 0 and 1, or else the two "
+        "values in the file, sorted)",
     )
     parser.add_argument(
         "--word_vectors",
         metavar="FILE",
-        help="GloVe, fastText or word2vec text; vectors of the words of all data sets in data/ are "
-        "kept in data/w2v.pkl",
-    )
-    parser.add_argument(
-        "--drop_duplicates",
-        action="store_true",
-        help="leave out training examples whose tokens are a test example's",
+        help="GloVe, fastText or word2vec text; vectors of the words of all datasets in data/ are "
+        "stored in data/w2v.pkl",
     )
     parser.add_argument(
         "--seed",
-        type=int,
+        type=seed,
         default=0,
-        help="of what is drawn: the split, the order, or the toy corpus (default: %(default)s)",
+        help="random seed (split, order, toy corpus; default: %(default)s)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace files that are there")
     args = parser.parse_args(argv)
     args.dataset = canonical_name(args.dataset)
-    if args.seed < 0:
-        parser.error(f"--seed must not be negative, but is {args.seed}")
     _check_options(args, parser)
     return args
 
 
 def _check_options(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """End with the reason when options do not go together."""
+    """End with the reason if options conflict."""
     if bool(args.train) != bool(args.test):
         parser.error("--train and --test go together")
-    ways = {"--source": args.source, "--download": args.download, "--train": args.train}
-    given = [option for option, value in ways.items() if value]
-    if len(given) > 1:
-        parser.error(f"{' and '.join(given)} exclude each other: the texts come from one of them")
-    columns = {
-        "--text_column": args.text_column,
-        "--label_column": args.label_column,
-        "--labels": args.labels,
-    }
-    for option, value in columns.items():
-        if value is not None and not args.train:
-            parser.error(f"{option} says how to read --train and --test: give these too")
+    given = check_source_options(args, parser)
+    for option in ("text_column", "label_column", "labels"):
+        if getattr(args, option) is not None and not args.train:
+            parser.error(f"--{option} says how to read --train and --test: give these too")
     if args.train and (args.text_column or TEXT_COLUMN) == (args.label_column or LABEL_COLUMN):
         parser.error("--text_column and --label_column are the same column")
     if args.labels and args.labels[0] == args.labels[1]:
         parser.error(f"--labels names {args.labels[0]!r} twice: 0 and 1 are different labels")
-    if args.revision and not args.download:
-        parser.error("--revision goes with --download")
-    if args.dataset == TOY:
-        if given:
-            parser.error(f"--dataset toy is generated here and takes no {given[0]}")
-    elif args.dataset not in FULL:
-        if not args.train:
-            parser.error(
-                f"unknown --dataset {args.dataset}: known are {', '.join(FULL)} and toy; your own "
-                "texts need --train FILE and --test FILE"
-            )
-    elif not given:
+    if args.dataset != TOY and args.dataset not in FULL and not args.train:
+        parser.error(
+            f"unknown --dataset {args.dataset}: known are {', '.join(FULL)} and toy; your own "
+            "texts need --train FILE and --test FILE"
+        )
+    if args.dataset in FULL and not given:
         parser.error(
             f"--dataset {args.dataset} needs --source PATH (its public distribution), --download, "
             "or --train FILE and --test FILE"
@@ -174,27 +154,32 @@ def _check_options(args: argparse.Namespace, parser: argparse.ArgumentParser) ->
 def main(argv=None) -> None:
     """Read, tokenise, check, report, write."""
     args = parse_args(argv)
-    paths = dict(zip(SPLITS, data_paths(args.dataset), strict=True))
     about_path = Path("data") / f"{args.dataset}_about.json"
-    if not args.overwrite:
-        for path in (*paths.values(), about_path):
-            if path.exists():
-                raise InputError(f"{path} is there already; --overwrite replaces it")
+    paths = [about_path, *data_paths(args.dataset)]
+    if args.dataset == TOY:
+        paths.append(Path("data") / "toy_truth.json")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(reserve_outputs(__file__, about_path, paths, args.overwrite))
+        if args.word_vectors:
+            stack.enter_context(locked(VECTORS))
+        _prepare(args, about_path, preparation_command(argv))
 
-    found = Findings()
+
+def _prepare(args: argparse.Namespace, about_path: Path, command: str) -> None:
+    report = ReadReport()
     toy = make_toy(args.seed) if args.dataset == TOY else None
-    origin, examples = _toy_examples(toy) if toy else _open(args, found)
+    origin, examples = _toy_examples(toy) if toy else _open(args, report)
     corpus = Corpus(tqdm(examples, args.dataset, unit=" examples", disable=None))
-    warnings = _check(corpus, found, args)
+    warnings = _check(corpus, report, args)
     repeated, shared = corpus.duplicates()
     if shared.any():
-        fate = "left out" if args.drop_duplicates else "kept (--drop_duplicates leaves them out)"
-        warnings.append(f"{shared.sum():,} training examples are also test examples: {fate}")
+        warnings.append(shared_warning(shared.sum(), "examples", "test", args.drop_duplicates))
     if args.drop_duplicates:
         corpus.drop_train(shared)
         _require_both_labels(corpus, "without those that are in the test set, ")
     counts = corpus.sort_words()
-    vectors = _merge_vectors(args, corpus.words)
+    vectors, vector_warnings = _merge_vectors(args, corpus.words)
+    warnings += vector_warnings
 
     splits = [_split_row(corpus, split) for split in SPLITS]
     in_vocabulary = np.array([word in vectors for word in corpus.words], dtype=bool)
@@ -210,20 +195,14 @@ def main(argv=None) -> None:
         "training examples that repeat an earlier one": repeated,
         "training examples that are in test": int(shared.sum()),
     }
-    if len(vectors) and not args.word_vectors:
-        found.notes.append(
-            f"{VECTORS} was there before and is kept; --word_vectors FILE adds the words it lacks"
+    if vectors and not args.word_vectors:
+        report.notes.append(
+            f"{VECTORS} already exists and is kept; --word_vectors FILE adds the words it lacks"
         )
-    print(format_table(splits, digits=1))
-    print()
-    print(format_table([{"": name, args.dataset: value} for name, value in totals.items()]))
-    for note in found.notes:
-        print(f"note: {note}", file=sys.stderr)
-    for warning in warnings:
-        print(f"WARNING: {warning}", file=sys.stderr)
+    print_summary(args.dataset, splits, totals, report.notes, warnings)
 
-    about_path.unlink(missing_ok=True)  # until all is written, there is no complete set of files
-    for split, path in paths.items():
+    about_path.unlink(missing_ok=True)  # until all files are written, the set is not complete
+    for split, path in zip(SPLITS, data_paths(args.dataset), strict=True):
         corpus.write(path, split)
     if toy:
         write_json(Path("data") / "toy_truth.json", toy.truth(args.seed), None)
@@ -231,52 +210,35 @@ def main(argv=None) -> None:
         write_pickle(VECTORS, vectors)
     about = {
         "dataset": args.dataset,
-        "command": preparation_command(argv),
+        "command": command,
         "seed": args.seed,
         **origin,
         "word_vectors": file_facts(args.word_vectors) if args.word_vectors else None,
         "splits": splits,
         **totals,
-        "notes": found.notes,
+        "notes": report.notes,
         "warnings": warnings,
     }
-    # Last, so that it stands for a complete set of files.
     write_json(about_path, about)
 
 
-def _open(args: argparse.Namespace, found: Findings) -> tuple[dict, Iterator]:
-    """Where the texts come from, for about.json, and (split, tokens, label) of each example."""
+def _open(args: argparse.Namespace, report: ReadReport) -> tuple[dict, Iterator]:
+    """The origin of the texts, for about.json, and (split, tokens, label) of each example."""
     if args.download:
-        revision = resolve_revision(args.dataset, args.revision)
-        if not args.revision:
-            found.notes.append(f"downloaded at --revision {revision}, the newest now")
+        revision = download_revision(repository_name(args.dataset), args.revision, report)
         origin = {"revision": revision}
-        examples = read_hub(args.dataset, revision, args.seed, found)
+        examples = read_hub(args.dataset, revision, args.seed, report)
     elif args.source:
         source = Source(args.source)
         origin = {"source": file_facts(args.source)}
-        examples = read_source(args.dataset, source, args.seed, found)
+        examples = read_source(args.dataset, source, args.seed, report)
     else:
         parts = {"train": Source(args.train), "test": Source(args.test)}
         origin = {split: file_facts(source.path) for split, source in parts.items()}
-        examples = _read_files(args, parts, found)
+        columns = args.text_column or TEXT_COLUMN, args.label_column or LABEL_COLUMN
+        labels = tuple(args.labels) if args.labels else None
+        examples = read_columns(parts, *columns, labels, report)
     return origin, ((split, tokenise(text), label) for split, text, label in examples)
-
-
-def _read_files(
-    args: argparse.Namespace, parts: dict[str, Source], found: Findings
-) -> Iterator[Example]:
-    if has_file_reader(args.dataset) and not (args.text_column or args.label_column or args.labels):
-        for split, source in parts.items():
-            yield from read_file(args.dataset, source, split, found)
-        return
-    yield from read_columns(
-        parts,
-        args.text_column or TEXT_COLUMN,
-        args.label_column or LABEL_COLUMN,
-        tuple(args.labels) if args.labels else None,
-        found,
-    )
 
 
 def _toy_examples(toy: Toy) -> tuple[dict, Iterator]:
@@ -288,8 +250,8 @@ def _toy_examples(toy: Toy) -> tuple[dict, Iterator]:
     return {"source": None}, examples
 
 
-def _check(corpus: Corpus, found: Findings, args: argparse.Namespace) -> list[str]:
-    """What is unusual about the examples; InputError for what no classifier can be trained on."""
+def _check(corpus: Corpus, report: ReadReport, args: argparse.Namespace) -> list[str]:
+    """Warnings about the examples; InputError if no classifier can be trained on them."""
     for split in SPLITS:
         if not len(corpus.labels[split]):
             raise InputError(
@@ -297,14 +259,15 @@ def _check(corpus: Corpus, found: Findings, args: argparse.Namespace) -> list[st
             )
     _require_both_labels(corpus, "")
     warnings = []
+    for split in SPLITS:
+        lengths = corpus.lengths[split]
+        empty = empty_warning(split, int((lengths == 0).sum()), len(lengths), "documents")
+        warnings += [empty] if empty else []
     counts = {split: corpus.label_counts(split) for split in SPLITS}
     counts["all"] = tuple(np.sum(list(counts.values()), axis=0).tolist())
-    for split, expected in found.expected.items():
+    for split, expected in report.expected.items():
         if counts[split] != expected:
-            warnings.append(
-                f"{split} has {_shown(counts[split])}, the complete public distribution "
-                f"{_shown(expected)}: its results are not those of the complete set"
-            )
+            warnings.append(incomplete_warning(split, _shown(counts[split]), _shown(expected)))
     evaluated = corpus.labels["test"][:_EVALUATED]
     if len(set(evaluated.tolist())) == 1:
         warnings.append(
@@ -330,38 +293,30 @@ def _shown(counts: tuple[int, int]) -> str:
 def _split_row(corpus: Corpus, split: str) -> dict:
     zeros, ones = corpus.label_counts(split)
     lengths = corpus.lengths[split]
-    return {
-        "split": split,
-        "examples": len(lengths),
-        "label 0": zeros,
-        "label 1": ones,
-        "min tokens": int(lengths.min()),
-        "mean": round(float(lengths.mean()), 3),
-        "median": float(np.median(lengths)),
-        "max": int(lengths.max()),
-    }
+    columns = {"split": split, "examples": len(lengths), "label 0": zeros, "label 1": ones}
+    return columns | length_columns(lengths, "tokens")
 
 
-def _merge_vectors(args: argparse.Namespace, words: list[str]) -> dict[str, np.ndarray]:
-    """The content of data/w2v.pkl: as it is, or the file's vectors for all data sets in data/.
+def _merge_vectors(args: argparse.Namespace, words: list[str]) -> Vectors:
+    """The content of data/w2v.pkl: unchanged, or the file's vectors for all datasets in data/.
 
-    One file serves all data sets, so a new one must not take the vectors of another away.
+    One file serves all datasets, so a new one must not remove the vectors of another.
     """
     present = load_pickle(VECTORS, "word vectors") if VECTORS.exists() else {}
     if not isinstance(present, dict):
         raise InputError(f"{VECTORS} is not a dict of word vectors; move it away")
     if not args.word_vectors:
-        return present
+        return Vectors(present, [])
     wanted = set(words)
     for path in VECTORS.parent.glob("*_train.json"):
         if path != data_paths(args.dataset)[0]:
             wanted.update(stored_vocabulary(path))
     vectors = read_vectors(args.word_vectors, wanted)
-    changed = [w for w, v in present.items() if not np.array_equal(vectors.get(w), v)]
+    changed = [w for w, v in present.items() if not np.array_equal(vectors.by_word.get(w), v)]
     if changed and not args.overwrite:
         raise InputError(
             f"{VECTORS} holds other vectors than {args.word_vectors} for {len(changed):,} words "
-            f"(such as {changed[0]!r}), and other data sets may use them; --overwrite replaces them"
+            f"(such as {changed[0]!r}), and other datasets may use them; --overwrite replaces them"
         )
     return vectors
 

@@ -1,5 +1,6 @@
 """What all tests share: the scripts of a folder as modules, golden data, and running a script."""
 
+import gzip
 import importlib
 import importlib.util
 import os
@@ -84,6 +85,47 @@ def pytest_collection_modifyitems(items) -> None:
         for item in items:
             if item.get_closest_marker("cuda"):
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """Write a file, gzipped if its name ends in .gz, and its parent directories."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+class HubRows(list):
+    """The rows of one split, with the interface of `datasets`."""
+
+    @property
+    def column_names(self):
+        return list(self[0])
+
+
+@pytest.fixture
+def hub(monkeypatch) -> SimpleNamespace:
+    """Replaces the hub's libraries: ``hub.splits`` are its rows, ``hub.asked`` the requests."""
+    state = SimpleNamespace(splits={}, asked=[])
+
+    class HfApi:
+        def dataset_info(self, name, revision, timeout):
+            return SimpleNamespace(sha=revision or "newest")
+
+    def load_dataset(*name, revision):
+        state.asked.append((*name, revision))
+        return {split: HubRows(rows) for split, rows in state.splits.items()}
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(HfApi=HfApi))
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    return state
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,11 @@
-"""The data sets of the translation experiment: reading, pieces, batches (A.2)."""
+"""The datasets of the translation experiment: reading, pieces, batches (A.2)."""
 
+import codecs
 import io
 import random
 import re
 import sys
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -11,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import sentencepiece
 import torch
-from torchtext.data import RawField
-from torchtext.datasets import TranslationDataset
 
 from attention_dynamics.analysis.ragged import Ragged, offsets_of
 from attention_dynamics.cli import InputError
@@ -23,18 +23,18 @@ from attention_dynamics.storage.text import has_lone_surrogate, text_lines
 
 PAD, BOS, EOS, UNK = range(4)
 VOCAB_SIZE = 8000
-# Longer sentences, in bytes, sentencepiece leaves out when it trains; as published, we let it.
+# Sentences with more bytes are left out when sentencepiece trains, as in the published code.
 LONGEST_TRAINED = 4192
-MOST_PIECES = 10**6  # sentencepiece works for hours on as many as there cannot be
+MOST_PIECES = 10**6  # for more, sentencepiece would work for hours before it fails
 
 
 class Layout(NamedTuple):
-    """Where the files of a data set lie.
+    """The paths of the files of a dataset.
 
     Attributes:
         folder: below data/; the sentencepiece model in it is named after it.
         val: stem of the validation files ("val" or "valid").
-        src, trg: endings of the files of either side, after the dot.
+        src, trg: endings of the files of each side, after the dot.
         is_json: whether a file is a JSON list of sentences, rather than a sentence per line.
     """
 
@@ -57,7 +57,7 @@ class Layout(NamedTuple):
 
     @property
     def about(self) -> Path:
-        """What prepare_data.py says of the data."""
+        """The record that prepare_data.py writes."""
         return Path("data") / self.folder / "about.json"
 
 
@@ -71,10 +71,10 @@ LAYOUTS = {
 
 
 def layout_of(dataset: str) -> Layout:
-    """The layout of a data set: the five of the paper, or one that prepare_data.py made.
+    """The layout of a dataset: the five of the paper, or one that prepare_data.py made.
 
-    Raises InputError for a data set that is not there (naming those that are), and for a name that
-    would lead out of the folders.
+    Raises InputError for an absent dataset (naming those in data/), and for a name that is not a
+    plain file name.
     """
     if dataset in LAYOUTS:
         layout = LAYOUTS[dataset]
@@ -91,7 +91,7 @@ def layout_of(dataset: str) -> Layout:
             and all(isinstance(x, str) for x in languages)
             and languages[0] != languages[1]
         ):
-            raise InputError(f'{about} must name the two "languages" of the data set')
+            raise InputError(f'{about} must name the two "languages" of the dataset')
         for language in languages:
             check_name(language, f"{about}: language")
         layout = Layout(dataset, "val", *languages)
@@ -136,7 +136,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Pairs:
-    """Encoded sentence pairs, and their target sentences as they were written.
+    """Encoded sentence pairs, and their target sentences in raw form.
 
     Attributes:
         src, trg: rows of piece ids between <s> and </s>.
@@ -151,7 +151,7 @@ class Pairs:
         return len(self.src)
 
     def take(self, examples) -> "Pairs":
-        """The pairs with these places, in this order."""
+        """The pairs with these indices, in this order."""
         references = [self.references[example] for example in examples]
         return Pairs(self.src.take(examples), self.trg.take(examples), references)
 
@@ -177,14 +177,14 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set.
+    """A dataset.
 
     Attributes:
         name: as on the command line.
-        pieces: the shared sentencepiece vocabulary.
+        pieces: the shared vocabulary of subword tokens (pieces) of sentencepiece.
         train, val: encoded.
         dropped: pairs left out because a side was empty, by split.
-        checksum: of all that decides what is trained: the four files and the vocabulary.
+        checksum: of the four files and the vocabulary.
     """
 
     name: str
@@ -201,10 +201,10 @@ class Dataset:
 
 
 def load_dataset(dataset: str) -> Dataset:
-    """Read, check and encode a data set, once; its pieces are trained when they are not there.
+    """Read, check and encode a dataset, once; its pieces are trained if there is no model.
 
-    Raises InputError for a data set that is not there, malformed files, sides of different lengths,
-    a split without sentences, or a sentencepiece model of other special pieces.
+    Raises InputError for an absent dataset, malformed files, sides of different lengths, a split
+    without sentences, or a sentencepiece model with other special pieces.
     """
     layout = layout_of(dataset)
     texts, dropped = {}, {}
@@ -229,28 +229,26 @@ def load_dataset(dataset: str) -> Dataset:
 def read_pairs(layout: Layout, split: str) -> tuple[list[tuple[str, str]], int]:
     """The (source, target) sentences of a split, and how many were dropped for an empty side."""
     paths = layout.paths(split)
-    sides = [_json_list(path) if layout.is_json else _lines(path) for path in paths]
-    check_counts(paths, sides)
-    stripped = ((src.strip(), trg.strip()) for src, trg in zip(*sides, strict=True))
-    pairs = [(src, trg) for src, trg in stripped if src and trg]
-    if layout == LAYOUTS["multi30k"]:
-        stem = paths[0].with_suffix("")
-        fields = [("src", RawField()), ("trg", RawField())]
-        read = TranslationDataset(str(stem), (f".{layout.src}", f".{layout.trg}"), fields)
-        if [(example.src, example.trg) for example in read.examples] != pairs:
-            # It would pair sentences that are no translations of each other.
-            raise InputError(
-                f"torchtext reads other lines from {paths[0]} and {paths[1]} than they have: take "
-                "out what is a carriage return within a line, or a byte-order mark"
-            )
+    pairs, total = _read_lists(paths) if layout.is_json else _read_lines(paths, layout)
+    pairs = [pair for pair in pairs if all(map(has_text, pair))]
     if not pairs:
         raise InputError(f"{paths[0]} and {paths[1]} hold no sentence pair")
-    return pairs, len(sides[0]) - len(pairs)
+    return pairs, total - len(pairs)
 
 
-def check_counts(paths, sides) -> None:
-    """Refuse two sides of different numbers of sentences."""
-    first, second = map(len, sides)
+def has_text(sentence: str) -> bool:
+    """Whether a sentence has a visible character: U+200B and U+FEFF, for example, are not."""
+    return any(character.isalnum() or not _is_invisible(character) for character in sentence)
+
+
+def _is_invisible(character: str) -> bool:
+    # Control and format characters, combining marks, separators.
+    return unicodedata.category(character) in ("Cc", "Cf", "Mn", "Me", "Zs", "Zl", "Zp")
+
+
+def check_counts(paths, counts: tuple[int, int]) -> None:
+    """Raise InputError if the two sides have different numbers of sentences."""
+    first, second = counts
     if first != second:
         raise InputError(
             f"{paths[0]} has {first} sentences, but {paths[1]} has {second}: they must be aligned "
@@ -258,9 +256,45 @@ def check_counts(paths, sides) -> None:
         )
 
 
-def _lines(path: Path) -> list[str]:
-    with open(path, "rb") as stream:
-        return [line.rstrip("\r\n") for line in text_lines(stream, str(path))]
+def _read_lists(paths: tuple[Path, Path]) -> tuple[list[tuple[str, str]], int]:
+    """The pairs of two JSON lists, and the length of the lists."""
+    sides = [_json_list(path) for path in paths]
+    check_counts(paths, tuple(map(len, sides)))
+    return [(src.strip(), trg.strip()) for src, trg in zip(*sides, strict=True)], len(sides[0])
+
+
+def _read_lines(paths: tuple[Path, Path], layout: Layout) -> tuple[list[tuple[str, str]], int]:
+    """The non-empty pairs of two files of lines, as torchtext reads them; the number of lines."""
+    from torchtext.data import RawField  # slow to import
+    from torchtext.datasets import TranslationDataset
+
+    total = _check_lines(paths)
+    endings = (f".{layout.src}", f".{layout.trg}")
+    fields = [("src", RawField()), ("trg", RawField())]
+    read = TranslationDataset(str(paths[0]).removesuffix(endings[0]), endings, fields)
+    return [(example.src, example.trg) for example in read.examples], total
+
+
+def _check_lines(paths: tuple[Path, Path]) -> int:
+    """The number of lines of both files.
+
+    Raises InputError for what torchtext would misread: a longer side, whose rest it leaves out, a
+    carriage return inside of a line, where it starts a new one, and a byte-order mark.
+    """
+    counts = []
+    for path in paths:
+        number = 0
+        with open(path, "rb") as stream:
+            if stream.peek(3).startswith(codecs.BOM_UTF8):
+                raise InputError(f"{path} starts with a byte-order mark; remove it")
+            for number, line in enumerate(text_lines(stream, str(path)), 1):
+                if "\r" in line.removesuffix("\n").removesuffix("\r"):
+                    raise InputError(
+                        f"{path} line {number} has a carriage return; replace it with a space"
+                    )
+        counts.append(number)
+    check_counts(paths, tuple(counts))
+    return counts[0]
 
 
 def _json_list(path: Path) -> list[str]:
@@ -270,20 +304,20 @@ def _json_list(path: Path) -> list[str]:
     for number, text in enumerate(sentences):
         if has_lone_surrogate(text):
             raise InputError(
-                f"data file {path}: sentence {number} holds half of a surrogate pair (\\ud800 to "
-                "\\udfff), which is no text: mend it"
+                f"data file {path}: sentence {number} holds a lone surrogate (\\ud800 to \\udfff), "
+                "which is invalid Unicode; remove it"
             )
     return sentences
 
 
 def left_out_of_pieces(pairs: list[tuple[str, str]]) -> str | None:
-    """A line that says how many sentences are too long to train pieces on; None when none is."""
+    """A warning with the number of sentences too long to train pieces on; None if none is."""
     count = sum(len(side.encode()) > LONGEST_TRAINED for pair in pairs for side in pair)
     if not count:
         return None
     return (
-        f"{count:,} training sentence(s) of more than {LONGEST_TRAINED:,} bytes are left out when "
-        "the pieces are trained (a limit of sentencepiece), but not of the data"
+        f"{count:,} training sentence(s) of more than {LONGEST_TRAINED:,} bytes are not used when "
+        "the pieces are trained (a limit of sentencepiece), but stay in the data"
     )
 
 
@@ -295,10 +329,12 @@ def train_pieces(path: Path, pairs: list[tuple[str, str]], vocab_size: int) -> N
 
 
 def make_pieces(folder: Path, pairs: list[tuple[str, str]], vocab_size: int) -> bytes:
-    """A shared sentencepiece model, trained on both sides together; ``folder`` is for errors.
+    """A shared sentencepiece model, trained on both sides together; errors name ``folder``.
 
-    Raises InputError when the text is too small for ``vocab_size`` pieces, or has more characters,
-    and for less than one piece beside the four special ones.
+    The sentences are those of the source side, then those of the target side.
+
+    Raises InputError if the text is too small for ``vocab_size`` pieces, or has more characters,
+    and for less than one piece in addition to the four special ones.
     """
     if not 5 <= vocab_size <= MOST_PIECES:
         raise InputError(f"--vocab_size must be from 5 to {MOST_PIECES:,}, not {vocab_size}")
@@ -314,7 +350,7 @@ def make_pieces(folder: Path, pairs: list[tuple[str, str]], vocab_size: int) -> 
             bos_id=BOS,
             eos_id=EOS,
             unk_id=UNK,
-            num_threads=1,  # more change the result
+            num_threads=1,  # more threads change the result
             minloglevel=2,
         )
     except RuntimeError as error:
@@ -323,7 +359,7 @@ def make_pieces(folder: Path, pairs: list[tuple[str, str]], vocab_size: int) -> 
         if most:
             raise InputError(
                 f"the training text of {folder} gives at most {most[1]} pieces, not "
-                f"{vocab_size}: prepare_data.py --vocab_size {most[1]} (or fewer) makes them"
+                f"{vocab_size}: use prepare_data.py --vocab_size {most[1]} (or fewer)"
             ) from None
         if least:
             raise InputError(
@@ -337,23 +373,23 @@ def make_pieces(folder: Path, pairs: list[tuple[str, str]], vocab_size: int) -> 
 def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
     """The sentencepiece vocabulary at ``path``.
 
-    Raises InputError when it is damaged, or its special pieces are not <pad> <s> </s> <unk> = 0..3.
+    Raises InputError if it is corrupt, or its special pieces are not <pad> <s> </s> <unk> = 0..3.
     """
     try:
         pieces = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
         specials = (pieces.pad_id(), pieces.bos_id(), pieces.eos_id(), pieces.unk_id())
     except RuntimeError:
-        raise InputError(f"{path} is damaged or no sentencepiece model") from None
+        raise InputError(f"{path} is corrupt or not a sentencepiece model") from None
     if specials != (PAD, BOS, EOS, UNK):
         raise InputError(
             f"sentencepiece model {path}: pad, bos, eos and unk have the ids {specials}, but must "
-            "have 0, 1, 2, 3; remove it, and it is trained anew"
+            "have 0, 1, 2, 3; remove it to retrain it"
         )
     try:
         for number in range(pieces.vocab_size()):
             pieces.id_to_piece(number)
     except UnicodeDecodeError:
-        raise InputError(f"{path} is damaged: its pieces are no UTF-8") from None
+        raise InputError(f"{path} is corrupt: its pieces are not UTF-8") from None
     return pieces
 
 
@@ -367,12 +403,12 @@ def _encode(pieces: sentencepiece.SentencePieceProcessor, pairs: list[tuple[str,
 
 
 def sample_train(train: Pairs, size: int) -> list[int]:
-    """Which training pairs are looked at beside the validation set (the papers' own draw)."""
+    """Training pairs evaluated in addition to the validation set (drawn as in the papers' code)."""
     return sorted(random.Random(1).sample(range(len(train)), min(size, len(train))))
 
 
 def token_pairs(src: Ragged, trg: Ragged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every source token beside every target token of its sentence, in the layout of the logs.
+    """Every pair of a source and a target token of a sentence, in the layout of the logs.
 
     Args:
         src, trg: piece ids of sentence pairs; the targets are those after <s>.

@@ -9,28 +9,28 @@
     python prepare_data.py --dataset mine --src_lang de --trg_lang en --train a.de a.en \\
         --val b.de b.en
 
---source is a file, a folder or an archive (.zip, .tar, .tgz, ...), read without being unpacked;
-files may be gzipped. The forms each data set is read from:
+--source is a file, a directory or an archive (.zip, .tar, .tgz, ...), read without being unpacked;
+files may be gzipped. Formats of the public datasets:
 
   multi30k  task 1, raw: train.de, train.en, val.de, val.en
-  iwslt14   {train,valid}.{de,en}, tokenised by the fairseq preparation (its tmp/, or its folder);
-            or the original train.tags.de-en.{de,en}: lines with tags (<url>, <title>, ...) are left
-            out, and each 23rd pair is validation
+  iwslt14   {train,valid}.{de,en}, tokenised by the fairseq preparation (its directory, or
+            tmp/ in it); or the original train.tags.de-en.{de,en}: lines with tags (<url>, ...) are
+            left out, and every 23rd pair is validation
   news_commentary_v14_{en_nl,en_pt,it_pt}
             the table news-commentary-v14.en-nl.tsv, whose columns are in the order of its name
-            (English, Dutch), and the source side is the first language of the data set's name,
+            (English, Dutch), and the source side is the first language of the dataset's name,
             whichever column it is in; or one file .en and one .nl of aligned lines
 
---train SRC TRG and --val SRC TRG read aligned files instead, for a known data set or a new name
+--train SRC TRG and --val SRC TRG read aligned files instead, for a known dataset or a new name
 (letters, digits and _ . -; it needs --src_lang and --trg_lang): one sentence a line, or the
-<seg id="..."> lines of .xml, or train.tags.*. So the tuning and test sets of IWSLT14 can stand in
-for its training text:
+<seg id="..."> lines of .xml, or train.tags.*. So the tuning and test sets of IWSLT14 can replace
+its training text:
 
     python prepare_data.py --dataset iwslt14 --train valid.de.gz valid.en.gz \\
         --val IWSLT14.TED.dev2010.de-en.de.xml IWSLT14.TED.dev2010.de-en.en.xml
 
-Where there is no validation split, --val_size pairs drawn by --seed are one. Pairs with an empty
-side are left out. The sentencepiece vocabulary of both sides is trained right away.
+If there is no validation split, --val_size pairs drawn by --seed are one. Pairs with an empty side
+are left out. The sentencepiece vocabulary of both sides is trained at the end.
 
 Writes data/FOLDER/: {train,val}.{de,en} for multi30k, {train,valid}.{de,en} for iwslt14 and
 {train,val}.{SRC_LANG,TRG_LANG} for a new name, a sentence a line; for news-commentary
@@ -40,7 +40,6 @@ and for toy truth.json, the true word alignment. Only --download uses the networ
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +49,6 @@ from preparation.sources import (
     FULL,
     LANGUAGES,
     REPOSITORIES,
-    Findings,
     Pair,
     Split,
     has_validation,
@@ -62,15 +60,26 @@ from preparation.sources import (
 from preparation.toy import SOURCE, TARGET, Toy, make_toy
 
 from attention_dynamics.cli import InputError, count, run_script, script_parser, seed
-from attention_dynamics.reporting.tables import format_table
+from attention_dynamics.preparation import (
+    TOY,
+    ReadReport,
+    add_source_options,
+    check_source_options,
+    download_revision,
+    empty_warning,
+    file_facts,
+    incomplete_warning,
+    length_columns,
+    preparation_command,
+    print_summary,
+    reserve_outputs,
+    shared_warning,
+)
 from attention_dynamics.runs.paths import check_name
-from attention_dynamics.runs.records import file_facts, preparation_command
 from attention_dynamics.storage.archives import Source
 from attention_dynamics.storage.files import json_text, write_together
-from attention_dynamics.storage.hub import resolve_revision
 
-TOY = "toy"
-# Nearly all of the toy languages' words are a piece of their own; they allow hardly more pieces.
+# Nearly all words of the toy languages are one piece each; they allow few more pieces.
 TOY_VOCAB_SIZE = 620
 VAL_SIZE = 2000
 
@@ -83,10 +92,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         metavar="NAME",
         help=f"{', '.join(LAYOUTS)}, toy, or a new name with --train (default: %(default)s)",
     )
-    parser.add_argument("--source", metavar="PATH", help="file, folder or archive it comes in")
-    parser.add_argument(
-        "--download", action="store_true", help="get it from the Hugging Face hub instead"
-    )
+    add_source_options(parser, "pairs")
     parser.add_argument(
         "--repository",
         metavar="NAME",
@@ -94,75 +100,70 @@ def parse_args(argv=None) -> argparse.Namespace:
         f"translation of both (default: for multi30k {REPOSITORIES['multi30k']})",
     )
     parser.add_argument(
-        "--configuration", metavar="NAME", help="of a repository that has several, such as en-nl"
+        "--configuration",
+        metavar="NAME",
+        help="with --download: configuration of a repository that has several, such as en-nl",
+    )
+    for split in ("train", "val"):
+        name = {"train": "training", "val": "validation"}[split]
+        parser.add_argument(
+            f"--{split}",
+            nargs=2,
+            metavar=("SRC", "TRG"),
+            help=f"aligned files of {name} sentences",
+        )
+    parser.add_argument(
+        "--src_lang", metavar="LANG", help="source language of a new dataset, such as de"
     )
     parser.add_argument(
-        "--revision",
-        metavar="COMMIT",
-        help="with --download: the commit of the hub's repository (default: the newest, which is "
-        "printed and kept in about.json)",
+        "--trg_lang", metavar="LANG", help="target language of a new dataset, such as en"
     )
-    parser.add_argument(
-        "--train", nargs=2, metavar=("SRC", "TRG"), help="aligned files of training sentences"
-    )
-    parser.add_argument(
-        "--val", nargs=2, metavar=("SRC", "TRG"), help="aligned files of validation sentences"
-    )
-    parser.add_argument("--src_lang", metavar="LANG", help="of a new name, such as de")
-    parser.add_argument("--trg_lang", metavar="LANG", help="likewise, such as en")
     parser.add_argument(
         "--val_size",
         type=count,
-        help=f"pairs of a validation split that is drawn here (default: {VAL_SIZE})",
+        help=f"number of pairs of a validation split drawn here (default: {VAL_SIZE})",
     )
     parser.add_argument(
         "--vocab_size",
         type=count,
-        help=f"pieces of the vocabulary (default: {VOCAB_SIZE}; toy: {TOY_VOCAB_SIZE})",
-    )
-    parser.add_argument(
-        "--drop_duplicates",
-        action="store_true",
-        help="leave out training pairs that are also validation pairs",
+        help="number of subword tokens (pieces) of the vocabulary "
+        f"(default: {VOCAB_SIZE}; toy: {TOY_VOCAB_SIZE})",
     )
     parser.add_argument(
         "--seed",
         type=seed,
         default=0,
-        help="of what is drawn: the split, or the toy languages (default: %(default)s)",
+        help="random seed (split, toy languages; default: %(default)s)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace files that are there")
     args = parser.parse_args(argv)
     _check_options(args, parser)
     return args
 
 
 def _check_options(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """End with the reason when options do not go together."""
+    """End with the reason if options conflict."""
+    given = check_source_options(args, parser)
     known = args.dataset in LAYOUTS
-    ways = {"--source": args.source, "--download": args.download, "--train": args.train}
-    given = [option for option, value in ways.items() if value]
-    if len(given) > 1:
-        parser.error(f"{' and '.join(given)} exclude each other: the texts come from one of them")
     if args.val and not args.train:
         parser.error("--val goes with --train")
-    for option in ("repository", "configuration", "revision"):
+    for option in ("repository", "configuration"):
         if getattr(args, option) and not args.download:
             parser.error(f"--{option} goes with --download")
+    if known and not given:
+        parser.error(
+            f"--dataset {args.dataset} needs --source PATH (its public distribution), --download, "
+            "or --train SRC TRG"
+        )
+    if known and args.download and not (args.repository or args.dataset in REPOSITORIES):
+        parser.error(
+            f"no repository of {args.dataset} is known that can be read without running its code: "
+            "name one with --repository, or give its distribution as --source"
+        )
     languages = [args.src_lang, args.trg_lang]
-    if args.dataset == TOY:
-        if given:
-            parser.error(f"--dataset toy is generated here and takes no {given[0]}")
-    elif known:
-        if not given:
+    if known or args.dataset == TOY:
+        if any(languages):
             parser.error(
-                f"--dataset {args.dataset} needs --source PATH (its public distribution), "
-                "--download, or --train SRC TRG"
-            )
-        if args.download and not (args.repository or args.dataset in REPOSITORIES):
-            parser.error(
-                f"no repository of {args.dataset} is known that can be read without running its "
-                "code: name one with --repository, or give its distribution as --source"
+                f"--src_lang and --trg_lang name the sides of a new dataset, not of {args.dataset}"
             )
     else:
         if not args.train and not (args.download and args.repository):
@@ -174,15 +175,8 @@ def _check_options(args: argparse.Namespace, parser: argparse.ArgumentParser) ->
             parser.error(f"a new name, {args.dataset}, needs --src_lang and --trg_lang")
         if args.src_lang == args.trg_lang:
             parser.error("--src_lang and --trg_lang are the same: they are the files' endings")
-    if any(languages) and (known or args.dataset == TOY):
-        parser.error(
-            f"--src_lang and --trg_lang name the sides of a new data set, not {TOY}'s "
-            "or a known one's"
-        )
-    split_is_there = (
-        args.val or args.dataset == TOY or (args.source and has_validation(args.dataset))
-    )
-    if args.val_size and split_is_there:
+    has_val = args.val or args.dataset == TOY or (args.source and has_validation(args.dataset))
+    if args.val_size and has_val:
         parser.error("--val_size is of a validation split that is drawn; here it is given")
 
 
@@ -190,15 +184,20 @@ def main(argv=None) -> None:
     """Read, check, train the vocabulary, report, write."""
     args = parse_args(argv)
     layout, languages = _layout(args)
-    sides = {split: layout.paths(split) for split in ("train", "val")}
-    if not args.overwrite:
-        for path in (*sides["train"], *sides["val"], layout.about, layout.pieces):
-            if path.exists():
-                raise InputError(f"{path} is there already; --overwrite replaces it")
+    folder = layout.about.parent
+    paths = [layout.about, layout.pieces]
+    for path in (*layout.paths("train"), *layout.paths("val")):
+        paths += _raw_paths(path, layout)
+    if args.dataset == TOY:
+        paths.append(folder / "truth.json")
+    with reserve_outputs(__file__, folder, paths, args.overwrite):
+        _prepare(args, layout, languages, preparation_command(argv))
 
-    found = Findings()
+
+def _prepare(args: argparse.Namespace, layout: Layout, languages: Pair, command: str) -> None:
+    report = ReadReport()
     toy = make_toy(args.seed) if args.dataset == TOY else None
-    origin, splits = _toy_splits(toy) if toy else _open(args, languages, found)
+    origin, splits = _toy_splits(toy) if toy else _open(args, languages, report)
     for split, (pairs, _) in splits.items():
         if not pairs:
             raise InputError(
@@ -207,19 +206,19 @@ def main(argv=None) -> None:
     if "val" not in splits:
         val_size = args.val_size or VAL_SIZE
         splits = split_by_seed(splits["train"], val_size, args.seed)
-        found.notes.append(
+        report.notes.append(
             f"no validation split is defined: {val_size:,} pairs, drawn with seed {args.seed}, are "
-            "it"
+            "used"
         )
-    warnings, duplicates = _check(args, splits, found)
+    warnings, duplicates = _check(args, splits, report)
 
     text = splits["train"].pairs
     if toy:
-        # In natural text a word ends in several ways, and only what does so can become a piece.
-        # Here a space always follows, except where words stand alone.
+        # In natural text a word has several right contexts; only strings with several become
+        # pieces. In the toy languages a space always follows, except after a word on its own.
         text = text + [(word, word) for word in toy.words]
-    if line := left_out_of_pieces(text):
-        warnings.append(line)
+    if warning := left_out_of_pieces(text):
+        warnings.append(warning)
     folder = layout.about.parent
     vocab_size = args.vocab_size or (TOY_VOCAB_SIZE if toy else VOCAB_SIZE)
     model = make_pieces(folder, text, vocab_size)
@@ -234,38 +233,35 @@ def main(argv=None) -> None:
         **{f"{split} pairs dropped, a side empty": splits[split].dropped for split in splits},
         **duplicates,
     }
-    print(format_table(rows, digits=1))
-    print()
-    print(format_table([{"": name, args.dataset: value} for name, value in totals.items()]))
-    for note in found.notes:
-        print(f"note: {note}", file=sys.stderr)
-    for warning in warnings:
-        print(f"WARNING: {warning}", file=sys.stderr)
+    print_summary(args.dataset, rows, totals, report.notes, warnings)
 
     about = {
         "dataset": args.dataset,
         "languages": [*languages],
-        "command": preparation_command(argv),
+        "command": command,
         "seed": args.seed,
         **origin,
         "vocab_size": vocab_size,
         "splits": rows,
         **totals,
-        "notes": found.notes,
+        "notes": report.notes,
         "warnings": warnings,
     }
     files = {layout.about: json_text(about).encode(), layout.pieces: model}
     if toy:
         files[folder / "truth.json"] = json_text(toy.truth(args.seed), None).encode()
-    for split, paths in sides.items():
-        for side, path in enumerate(paths):
+    for split in ("train", "val"):
+        for side, path in enumerate(layout.paths(split)):
             sentences = [pair[side] for pair in splits[split].pairs]
-            files |= _files(path, sentences, layout.is_json)
+            lines = "".join(f"{sentence}\n" for sentence in sentences).encode()
+            for written in _raw_paths(path, layout):
+                is_list = layout.is_json and written == path
+                files[written] = json_text(sentences, None).encode() if is_list else lines
     write_together(files)
 
 
 def _layout(args: argparse.Namespace) -> tuple[Layout, Pair]:
-    """Where the data set goes, and its two languages."""
+    """The paths of the dataset, and its two languages."""
     if args.dataset in LAYOUTS:
         return LAYOUTS[args.dataset], LANGUAGES[args.dataset]
     if args.dataset == TOY:
@@ -280,6 +276,11 @@ def _layout(args: argparse.Namespace) -> tuple[Layout, Pair]:
     return Layout(args.dataset, "val", *languages), languages
 
 
+def _raw_paths(path: Path, layout: Layout) -> list[Path]:
+    """The files of one side: lines, or for news-commentary a JSON list and lines beside it."""
+    return [path, path.with_name(f"{path.name}_raw")] if layout.is_json else [path]
+
+
 def _toy_splits(toy: Toy) -> tuple[dict, dict[str, Split]]:
     joined = {
         split: Split([(" ".join(src), " ".join(trg)) for src, trg in pairs], 0)
@@ -289,40 +290,36 @@ def _toy_splits(toy: Toy) -> tuple[dict, dict[str, Split]]:
 
 
 def _open(
-    args: argparse.Namespace, languages: Pair, found: Findings
+    args: argparse.Namespace, languages: Pair, report: ReadReport
 ) -> tuple[dict, dict[str, Split]]:
-    """Where the texts come from, for about.json, and the splits."""
-    if args.download:
-        repository = args.repository or REPOSITORIES[args.dataset]
-        revision = resolve_revision(repository, args.revision)
-        if not args.revision:
-            found.notes.append(f"downloaded at --revision {revision}, the newest now")
-        origin = {"repository": repository, "revision": revision}
-        found.expected = FULL.get(args.dataset, {})
-        return origin, read_hub(
-            repository, args.configuration, revision, languages, args.val_size, found
-        )
+    """The origin of the texts, for about.json, and the splits."""
     if args.source:
         source = Source(args.source)
-        return {"source": file_facts(source.path)}, read_source(args.dataset, source, found)
-    found.expected = FULL.get(args.dataset, {})
+        return {"source": file_facts(source.path)}, read_source(args.dataset, source, report)
+    report.expected = FULL.get(args.dataset, {})
+    if args.download:
+        repository = args.repository or REPOSITORIES[args.dataset]
+        revision = download_revision(repository, args.revision, report)
+        origin = {"repository": repository, "revision": revision}
+        return origin, read_hub(
+            repository, args.configuration, revision, languages, args.val_size, report
+        )
     parts = {split: getattr(args, split) for split in ("train", "val") if getattr(args, split)}
     splits = {split: read_files(paths, f"--{split}") for split, paths in parts.items()}
     return {split: [*map(file_facts, paths)] for split, paths in parts.items()}, splits
 
 
 def _check(
-    args: argparse.Namespace, splits: dict[str, Split], found: Findings
+    args: argparse.Namespace, splits: dict[str, Split], report: ReadReport
 ) -> tuple[list[str], dict[str, int]]:
-    """What is unusual about the pairs, and counts of duplicates; drops those if asked to."""
+    """Warnings about the pairs, and counts of duplicates, which are dropped on request."""
     warnings = []
     for split, (pairs, dropped) in splits.items():
-        expected = found.expected.get(split, len(pairs))
+        expected = report.expected.get(split, len(pairs))
         if len(pairs) != expected:
-            warnings.append(
-                f"{split} has {len(pairs):,} pairs, the complete public distribution {expected:,}: "
-                "its results are not those of the complete set"
-            )
+            warnings.append(incomplete_warning(split, f"{len(pairs):,} pairs", f"{expected:,}"))
+        if empty := empty_warning(split, dropped, len(pairs) + dropped, "pairs"):
+            warnings.append(empty)
         if dropped:
             warnings.append(f"{dropped:,} {split} pairs are left out: a side is empty")
     train, val = splits["train"].pairs, {*splits["val"].pairs}
@@ -332,8 +329,7 @@ def _check(
         "training pairs that are in validation": shared,
     }
     if shared:
-        fate = "left out" if args.drop_duplicates else "kept (--drop_duplicates leaves them out)"
-        warnings.append(f"{shared:,} training pairs are also validation pairs: {fate}")
+        warnings.append(shared_warning(shared, "pairs", "validation", args.drop_duplicates))
     if shared and args.drop_duplicates:
         train = [pair for pair in train if pair not in val]
         if not train:
@@ -343,25 +339,10 @@ def _check(
 
 
 def _row(split: str, language: str, sentences: list[str], pieces) -> dict:
-    """The lengths of one side in pieces, <s> and </s> not counted."""
+    """The lengths of one side in pieces, without <s> and </s>."""
     lengths = np.fromiter(map(len, pieces.encode(sentences)), dtype=np.int64)
-    return {
-        "split": split,
-        "side": language,
-        "pairs": len(lengths),
-        "min pieces": int(lengths.min()),
-        "mean": round(float(lengths.mean()), 3),
-        "median": float(np.median(lengths)),
-        "max": int(lengths.max()),
-    }
-
-
-def _files(path: Path, sentences: list[str], is_json: bool) -> dict[Path, bytes]:
-    """What a side of a split is written as."""
-    lines = "".join(f"{sentence}\n" for sentence in sentences).encode()
-    if not is_json:
-        return {path: lines}
-    return {path: json_text(sentences, None).encode(), path.with_name(f"{path.name}_raw"): lines}
+    columns = {"split": split, "side": language, "pairs": len(lengths)}
+    return columns | length_columns(lengths, "pieces")
 
 
 if __name__ == "__main__":

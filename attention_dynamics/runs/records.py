@@ -26,7 +26,6 @@ from attention_dynamics.runs.paths import (
 from attention_dynamics.storage.files import (
     read_json,
     remove_abandoned,
-    sha256,
     write_json,
 )
 
@@ -54,18 +53,6 @@ def provenance() -> dict:
         "machine": platform.machine(),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-
-
-def file_facts(path: str | os.PathLike) -> dict:
-    """The name and the checksum of a file or folder that data were prepared from."""
-    return {"name": Path(path).resolve().name, "sha256": sha256(path)}
-
-
-def preparation_command(argv: list[str] | None) -> str:
-    """The command without the folders of absolute paths, which are nobody else's business."""
-    given = sys.argv[1:] if argv is None else argv
-    shown = [Path(word).name if os.path.isabs(word) else word for word in map(str, given)]
-    return shlex.join(["python", "prepare_data.py", *shown])
 
 
 def _version(package: str) -> str | None:

@@ -1,4 +1,8 @@
-"""Lines, delimited rows and JSON lines of text files, with errors that name file and line."""
+"""Lines, delimited rows and JSON lines of text files, with errors that name file and line.
+
+Own code because pandas and csv neither name the line of an encoding error nor reject a row with too
+few or too many fields.
+"""
 
 import csv
 from collections.abc import Iterator
@@ -7,37 +11,61 @@ from typing import BinaryIO
 from attention_dynamics.cli import InputError
 from attention_dynamics.storage.files import parse_json
 
-# The longest line, and field of a csv (whose own limit of 128 KB is shorter than some reviews). A
-# longer one is no text, and would fill the memory.
+# The longest line and csv field. The limit of the csv module, 128 KB, is shorter than some reviews;
+# a longer line means that the file is not text.
 LONGEST = 1 << 26
 csv.field_size_limit(LONGEST)
 
+_BYTE_ORDER_MARK = "\ufeff"
+
 
 def has_lone_surrogate(text: str) -> bool:
-    """Whether ``text`` holds half of a surrogate pair: JSON can, but no text can be written so."""
+    """Whether ``text`` has a lone surrogate: JSON can encode it, but it is invalid Unicode."""
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def text_lines(stream: BinaryIO, where: str) -> Iterator[str]:
-    """The lines of a UTF-8 stream, each with its line end; a byte-order mark is left out.
+    """The lines of a UTF-8 stream, each with its line end and without byte-order marks.
 
-    Only ``\\n`` ends a line: texts hold form feeds and Unicode separators that ``str.splitlines``
-    would cut at. InputError names ``where`` and the line and byte of what is not UTF-8, and the
-    line that is longer than ``LONGEST``.
+    Only ``\\n`` ends a line: texts hold form feeds and Unicode separators at which
+    ``str.splitlines`` would split. A byte-order mark may start any line, since files with one get
+    concatenated.
+
+    Raises InputError, which names ``where`` and the line, for other encodings and for a line longer
+    than ``LONGEST``.
     """
     start = 0
     for number, line in enumerate(iter(lambda: stream.readline(LONGEST), b""), 1):
+        if number == 1 and (encoding := _wide_encoding(line)):
+            raise InputError(
+                f"{where} is {encoding}, not UTF-8 text; convert it with "
+                f"iconv -f {encoding} -t UTF-8"
+            )
         if len(line) == LONGEST:
-            raise InputError(f"{where} line {number} is longer than {LONGEST:,} bytes: no text")
+            raise InputError(
+                f"{where} line {number} is longer than {LONGEST:,} bytes: it is not text"
+            )
         try:
             text = line.decode()
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{where} is not UTF-8 text: line {number}, byte {start + error.start}; convert "
-                "it, e.g. with iconv -f LATIN1 -t UTF-8"
+                "it from its encoding, for example with iconv -f LATIN1 -t UTF-8"
             ) from None
         start += len(line)
-        yield text.removeprefix("\ufeff") if number == 1 else text
+        yield text.removeprefix(_BYTE_ORDER_MARK)
+
+
+def _wide_encoding(line: bytes) -> str | None:
+    """The encoding of a first line in UTF-16 or UTF-32, told by its mark or its zero bytes."""
+    if line.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return "UTF-32"
+    if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "UTF-16"
+    zeros = line[::2].count(0), line[1::2].count(0)  # in the high or in the low bytes
+    if max(zeros) > len(line) / 4 and min(zeros) == 0:
+        return "UTF-16BE" if zeros[0] else "UTF-16LE"
+    return None
 
 
 def delimited_rows(
@@ -64,11 +92,10 @@ def delimited_rows(
     for number, row in rows:
         if not row or row == [""]:
             continue
-        if width is None:
-            width = len(row)
-        elif len(row) != width:
+        width = width or len(row)
+        if len(row) != width:
             raise InputError(
-                f"{where} line {number} has {len(row)} field(s), the first row has {width}: mend "
+                f"{where} line {number} has {len(row)} field(s), the first row has {width}; fix "
                 "the line, or its quotes"
             )
         yield number, row

@@ -17,17 +17,17 @@ SPLITS = ("train", "test")
 
 
 class Corpus:
-    """Examples as flat arrays of word indices: millions of reviews fit in memory.
+    """Examples as flat arrays of word indices, so that millions of reviews fit in memory.
 
     Attributes:
-        words: list of words by index; after ``sort_words`` by falling count in training.
+        words: list of words by index; after ``sort_words`` by descending training count.
         tokens: split -> (tokens,) int32 word indices of all its examples in a row.
         lengths: split -> (examples,) tokens of each.
         labels: split -> (examples,) 0 or 1.
     """
 
     def __init__(self, examples: Iterable[tuple[str, list[str], int]]):
-        """Take in (split, tokens, label) of every example, in order."""
+        """Collect (split, tokens, label) of every example, in order."""
         index: dict[str, int] = {}
         tokens = {split: array("i") for split in SPLITS}
         lengths = {split: array("i") for split in SPLITS}
@@ -63,19 +63,18 @@ class Corpus:
 
     def drop_train(self, dropped: np.ndarray) -> None:
         """Leave out the training examples where ``dropped`` (train examples,) is true."""
-        kept = ~dropped
-        self.tokens["train"] = self.tokens["train"][np.repeat(kept, self.lengths["train"])]
-        self.lengths["train"] = self.lengths["train"][kept]
-        self.labels["train"] = self.labels["train"][kept]
+        self.tokens["train"] = self.tokens["train"][~np.repeat(dropped, self.lengths["train"])]
+        self.lengths["train"] = self.lengths["train"][~dropped]
+        self.labels["train"] = self.labels["train"][~dropped]
 
     def sort_words(self) -> np.ndarray:
-        """Order ``words`` by falling training count, ties by first occurrence (train before test).
+        """Order ``words`` by descending training count; returns the (words,) training counts.
 
-        Words that no example holds any more are left out. Returns the (words,) training counts.
+        Ties are in order of first occurrence, train before test; words without one are left out.
         """
         both = np.concatenate([self.tokens[split] for split in SPLITS])
         first = np.full(len(self.words), -1, dtype=np.int64)
-        # Assigned from the end, so that the first occurrence is what stays.
+        # Assigned in reverse, so that the first occurrence is assigned last.
         first[both[::-1]] = np.arange(len(both))[::-1]
         counts = np.bincount(self.tokens["train"], minlength=len(self.words))
         order = np.lexsort((first, -counts))
@@ -112,9 +111,9 @@ class Corpus:
 
 
 def stored_vocabulary(path: Path) -> list[str]:
-    """The words of a data file; those written here have them alone on the first line.
+    """The words of a data file; files written here have them on a line of their own.
 
-    Raises InputError when the file holds no vocabulary.
+    Raises InputError if the file holds no vocabulary.
     """
     with open(path, "rb") as stream:
         first = stream.readline()

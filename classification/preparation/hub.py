@@ -1,23 +1,16 @@
-"""The public data sets as the Hugging Face hub has them."""
+"""The public datasets in the form of the Hugging Face hub."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from attention_dynamics.preparation import ReadReport
 from attention_dynamics.storage import hub
-from preparation.examples import (
-    FULL,
-    Example,
-    Findings,
-    note_split,
-    shuffled,
-    split_by_seed,
-    unknown_label,
-)
+from preparation.examples import FULL, Example, shuffled, split_by_seed, unknown_label
 from preparation.sources import restore_ag_news, unescape_treebank
 
 
 class _Repository(NamedTuple):
-    """Where a data set is, the columns of its text, what its labels mean (None: left out)."""
+    """A repository, the columns of its text, and what its labels mean (None: left out)."""
 
     name: str
     texts: tuple[str, ...]
@@ -41,28 +34,28 @@ _BY_CLASS = ("IMDB", "Newsgroups")
 _CLEAN = {"Furd": unescape_treebank, "AG_News": restore_ag_news}
 
 
-def resolve_revision(dataset: str, revision: str | None) -> str:
-    """The commit of the data set's repository to read: ``revision``, or the newest one now."""
-    return hub.resolve_revision(_REPOSITORIES[dataset].name, revision)
+def repository_name(dataset: str) -> str:
+    """The name of the repository of a known dataset."""
+    return _REPOSITORIES[dataset].name
 
 
-def read_hub(dataset: str, revision: str, seed: int, found: Findings) -> Iterator[Example]:
-    """The examples of a known data set; shuffled and split by seed as those of the distribution.
+def read_hub(dataset: str, revision: str, seed: int, report: ReadReport) -> Iterator[Example]:
+    """The examples of a known dataset; shuffled and split by seed like those of the distribution.
 
-    Raises InputError when the download fails or the repository has other columns or labels.
+    Raises InputError if the download fails or the repository has other columns or labels.
     """
     repository = _REPOSITORIES[dataset]
     splits = hub.load_splits(repository.name, revision)
-    found.expected = FULL[dataset]
+    report.expected = FULL[dataset]
     if "test" in splits:
         examples = (e for split in ("train", "test") for e in _rows(repository, splits, split))
     else:
-        note_split(found, seed)
         items = list(_rows(repository, splits, "train"))
-        examples = (e._replace(split=split) for split, e in split_by_seed(items, seed))
+        divided = split_by_seed(items, seed, report)
+        examples = (example._replace(split=split) for split, example in divided)
     if dataset in _BY_CLASS:
         examples = shuffled(list(examples), seed)
-        found.notes.append(f"the examples, stored by class, are shuffled with seed {seed}")
+        report.notes.append(f"the examples, stored by class, are shuffled with seed {seed}")
     clean = _CLEAN.get(dataset, str)
     for example in examples:
         yield example._replace(text=clean(example.text))

@@ -71,7 +71,7 @@ def test_labels_other_than_0_and_1(small_set, classification, label):
         (lambda c: c.update(vocab=[1]), '"vocab" must be a list of words'),
         (lambda c: c["XY"][2][0].append(40), "entry 2 has the word index 40, but the vocabulary"),
         (lambda c: c["XY"][2][0].append(-1), "entry 2 has the word index -1"),
-        (lambda c: c["XY"][2][0].append(1.5), "not a whole number"),
+        (lambda c: c["XY"][2][0].append(1.5), "not an integer"),
         (lambda c: c["XY"][2][0].append(10**30), "too large"),
     ],
 )

@@ -1,34 +1,25 @@
-"""prepare_data.py: the tokeniser, every public format in small, users' files, archives, errors."""
+"""prepare_data.py of classification/: tokeniser, public formats, own files, archives, errors."""
 
-import gzip
 import io
 import json
 import os
-import sys
 import tarfile
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import assert_refused, run_script
+from conftest import assert_refused, run_script, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from attention_dynamics.cli import InputError
+from attention_dynamics.cli import InputError, RunError
+from attention_dynamics.runs.records import locked
 from attention_dynamics.storage import archives
 from attention_dynamics.storage.archives import Source
 from attention_dynamics.storage.pickles import load_pickle
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
-    """An empty working directory."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.fixture
@@ -57,14 +48,6 @@ def read_prepared(folder: Path, dataset: str) -> dict[str, list[tuple[list[str],
 
 def about(folder: Path, dataset: str) -> dict:
     return json.loads((folder / "data" / f"{dataset}_about.json").read_text())
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    """Write a file, gzipped when its name says so, with its folders."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode() if isinstance(content, str) else content
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
 
 
 def tar(path: Path, members: dict[str, str]) -> Path:
@@ -109,16 +92,31 @@ TREES = {
         ("the U.S. and e.g. this.that", "the u.s. and e.g. this . that"),
         ("&lt;#&gt; AT&amp;T", "< # > at & t"),
         ("cafe\u0301 8\xa01", "café 8 1"),
-        ("a_b\x00c\ufeff", "a _ b c"),
+        ("a_b\x00c\ufeff hy\u00adphen", "a _ b c hyphen"),
+        # Entities only with their semicolon.
+        ("?item=3&section=2 &section; &ltd &ampamp;", "? item = 3 & section = 2 & section ; & ltd "
+         "& ampamp ;"),
+        # Word boundaries of Unicode (UAX #29), from `regex`'s \\b with the flags V1 and WORD.
+        ("हिन्दी में", "हिन्दी में"),
+        ("می\u200cخواهم بروم\u200c", "می\u200cخواهم بروم"),
+        ("我喜欢电影", "我 喜 欢 电 影"),
+        ("カタカナ ひらがな", "カタカナ ひ ら が な"),
+        ("ภาษาไทย ๑๒", "ภ า ษ า ไ ท ย ๑๒"),
+        ("தமிழ் 한국어 הצה״ל col·legi", "தமிழ் 한국어 הצה״ל col·legi"),
+        ("👍🏽👨\u200d👩\u200d👧 🇩🇪🇫🇷 1\ufe0f\u20e3 ❤\ufe0f😂😂",
+         "👍🏽 👨\u200d👩\u200d👧 🇩🇪 🇫🇷 1\ufe0f\u20e3 ❤\ufe0f 😂 😂"),
         (" \n\t ", ""),
     ],
-)
+)  # fmt: skip
 def test_tokens(classification, text, tokens):
     assert classification.preparation.tokeniser.tokenise(text) == tokens.split()
 
 
+CHARACTERS = "aSn'tdmrevl.,-_!*1 2&<>/;`\"’é\u0301İ\u200d\u200c👍🏽🇩हि我カ\u0e32"
+
+
 @settings(max_examples=300, deadline=None)
-@given(st.text(alphabet=list("aSn'tdmrevl.,-_!*1 2&<>/;`\"’é\u0301İ")) | st.text())
+@given(st.text(alphabet=list(CHARACTERS)) | st.text())
 def test_tokens_of_tokens_are_the_same(classification, text):
     tokenise = classification.preparation.tokeniser.tokenise
     tokens = tokenise(text)
@@ -151,11 +149,11 @@ def test_imdb(prepare, folder):
     assert sorted(sets["test"]) == [(["bad"], 0), (["good"], 1)]
     facts = about(folder, "IMDB")
     assert facts["examples without a token"] == 1
-    assert "train has 3 examples (1 of label 0, 2 of label 1)" in facts["warnings"][0]
-    assert "25,000 examples (12,500 of label 0, 12,500 of label 1)" in facts["warnings"][0]
+    assert "train has 3 examples (1 of label 0, 2 of label 1)" in facts["warnings"][1]
+    assert "25,000 examples (12,500 of label 0, 12,500 of label 1)" in facts["warnings"][1]
 
 
-def test_imdb_is_shuffled_by_seed_whatever_it_comes_in(prepare, folder):
+def test_imdb_order_depends_on_the_seed_only(prepare, folder):
     members = {
         f"{split}/{polarity}/{number}_{rating}.txt": f"{split} {polarity} {number}"
         for split in ("train", "test")
@@ -209,21 +207,6 @@ def test_ag_news(prepare, folder):
     assert sets["test"] == expected
 
 
-@pytest.mark.parametrize(
-    "train",
-    [
-        "label,gt,text,group\n1,0,a world,5\n2,2,some business,5\n0,1,a sport,5\n",
-        '"a world",0\n"some business",2\na sport,1\n',
-    ],
-)
-def test_ag_news_from_a_training_file_of_another_layout(prepare, folder, train):
-    options = ["--train", write(folder / "train.csv.gz", train)]
-    options += ["--test", write(folder / "test.csv", AG_OWN)]
-    sets = prepare("AG_News", *options)
-    assert sets["train"] == [(["a", "world"], 0), (["some", "business"], 1)]
-    assert [label for _, label in sets["test"]] == [0, 1]
-
-
 POST = (
     "From: someone@example.org\nSubject: x\n\nIn article <1> he writes:\n> quoted\n"
     "My caf\xe9 answer.\n\nMore.\n\n--\nsignature\n"
@@ -234,7 +217,8 @@ def test_newsgroups(prepare, folder):
     for split, groups in {"train": ("baseball", "hockey"), "test": ("hockey",)}.items():
         for group in groups:
             path = folder / "news" / f"20news-bydate-{split}" / f"rec.sport.{group}" / "101"
-            write(path, POST.encode("latin-1"))
+            post = POST.replace("\n", "\r\n") if group == "hockey" else POST
+            write(path, post.encode("latin-1"))
     write(folder / "news" / "20news-bydate-train" / "sci.space" / "7", "From: x\n\nother")
     sets = prepare("Newsgroups", "--source", folder / "news")
     tokens = ["my", "café", "answer", ".", "more", "."]
@@ -254,57 +238,13 @@ def test_yelp_polarity_csv_with_column_numbers(prepare, folder):
     assert not any(str(folder) in note for note in notes)
 
 
-def test_yelp_stars_csv(prepare, folder):
-    rows = "".join(f"{n} stars,Cafe,Review Stars: {n}.0\n" for n in range(1, 6))
-    write(folder / "yelp" / "dev.csv.gz", "text,label1,label2\n" + rows)
-    write(folder / "yelp" / "test.csv.gz", "text,label1,label2\n" + rows)
-    sets = prepare("Yelp", "--source", folder / "yelp")
-    assert [(tokens[0], label) for tokens, label in sets["train"]] == [
-        ("1", 0), ("2", 0), ("4", 1), ("5", 1),
-    ]  # fmt: skip
-    assert "there is no train.csv: dev.csv is the training set" in about(folder, "Yelp")["notes"]
-
-
-def test_labelled_sentences_are_split_80_20_by_seed(prepare, folder):
-    lines = "".join(f'"Sentence {n}\t{n % 2}\n' for n in range(50))
-    source = write(folder / "yelp_labelled.txt", lines)
-    first = prepare("Yelp", "--source", source)
-    assert [len(first["train"]), len(first["test"])] == [40, 10]
-    both = sorted(first["train"] + first["test"], key=lambda row: int(row[0][2]))
-    assert both == [(['"', "sentence", str(n)], n % 2) for n in range(50)]
-    assert prepare("Yelp", "--source", source, "--overwrite") == first
-    assert prepare("Yelp", "--source", source, "--overwrite", "--seed", 3) != first
-
-
 def test_amazon_polarity_csv_joins_title_and_text(prepare, folder):
     members = {f"{split}.csv": '"2","Great","Buy it"\n"1","","No"\n' for split in ("train", "test")}
     sets = prepare("Amzn", "--source", tar(folder / "amazon.tgz", members))
     assert sets["train"] == [(["great", "buy", "it"], 1), (["no"], 0)]
 
 
-def review(rating: float, title: str, text: str) -> str:
-    return (
-        f"<review>\n<unique_id>\nA&B\n</unique_id>\n<rating>\n{rating}\n</rating>\n"
-        f"<title>\n{title}\n</title>\n<reviewer>\nSomeone\n</reviewer>\n"
-        f"<review_text>\n{text}\n</review_text>\n</review>\n"
-    )
-
-
-def test_multi_domain(prepare, folder):
-    for domain in ("books", "dvd"):
-        for name, rating in (("negative", 2.0), ("positive", 5.0)):
-            text = "".join(review(rating, f"{domain} {n}", "Line\n<b>\n\nend") for n in range(5))
-            write(folder / "acl" / domain / f"{name}.review.gz", text)
-    sets = prepare("Amzn", "--source", folder / "acl")
-    assert [len(sets["train"]), len(sets["test"])] == [16, 4]
-    both = sets["train"] + sets["test"]
-    tail = ["line", "<", "b", ">", "end"]
-    expected = [([d, str(n), *tail], y) for d in ("books", "dvd") for n in range(5) for y in (0, 1)]
-    assert sorted(both) == sorted(expected)
-    assert sum(label for _, label in both) == 10
-
-
-def test_sms_both_spellings_and_quotes_are_text(prepare, folder):
+def test_sms_keeps_quotes_and_tabs_of_messages(prepare, folder):
     lines = 'ham\tHe said "hi\nspam\tWIN\tnow\n' * 5
     sets = prepare(
         "SNS", "--source", zipped(folder / "sms.zip", {"SMSSpamCollection": lines, "readme": ""})
@@ -355,7 +295,7 @@ def test_own_json_lines(prepare, folder):
     assert sets["test"] == [([], 1)]
 
 
-def test_two_names_are_labels_in_sorted_order_said_aloud(prepare, folder, capsys):
+def test_own_labels_are_sorted_and_noted(prepare, folder, capsys):
     train, test = "text,label\nGood,yes\nBad,no\n", "text,label\nBad,no\n"
     sets = prepare("mine", *mine(folder, train, test))
     assert [label for _, label in sets["train"]] == [1, 0]
@@ -364,7 +304,25 @@ def test_two_names_are_labels_in_sorted_order_said_aloud(prepare, folder, capsys
     assert [label for _, label in sets["train"]] == [0, 1]
 
 
-def test_a_known_name_takes_own_columns_too(prepare, folder):
+def test_own_labels_that_are_numbers_are_ordered_by_size(prepare, folder):
+    files = mine(folder, "text,label\nTen,10\nNine,9.0\n", "text,label\nTen,10.0\n")
+    sets = prepare("mine", *files)
+    assert [label for _, label in sets["train"]] == [1, 0]
+    assert sets["test"] == [(["ten"], 1)]
+    assert "label '9' is 0 and '10' is 1" in about(folder, "mine")["notes"][0]
+
+
+@pytest.mark.parametrize("absent", ["", "NA", "NaN", "null", "None"])
+def test_own_label_that_is_absent(prepare, folder, absent):
+    files = mine(folder, f"text,label\nGood,yes\nBad,{absent}\n", "text,label\nGood,yes\n")
+    with pytest.raises(InputError, match=r"train.csv line 3 has no label .* --labels ZERO ONE"):
+        prepare("mine", *files)
+    if absent:
+        sets = prepare("mine", *files, "--labels", absent, "yes")
+        assert sets["train"] == [(["good"], 1), (["bad"], 0)]
+
+
+def test_own_files_under_a_known_name(prepare, folder):
     files = mine(folder, "text,label\nGood,1\nBad,0\n", "text,label\nBad,0\n")
     assert prepare("IMDB", *files)["train"] == [(["good"], 1), (["bad"], 0)]
     sets = prepare("SMS", *files, "--label_column", "label", "--overwrite")
@@ -374,7 +332,7 @@ def test_a_known_name_takes_own_columns_too(prepare, folder):
 # --- What is written
 
 
-def test_vocabulary_is_by_falling_training_count_then_first_occurrence(prepare, folder):
+def test_vocabulary_is_sorted_by_training_count_then_first_occurrence(prepare, folder):
     train = "text,label\nb a a,1\nc b a,0\n"
     prepare("mine", *mine(folder, train, "text,label\nz c y z,1\n"))
     content = json.loads((folder / "data" / "mine_train.json").read_text())
@@ -383,7 +341,7 @@ def test_vocabulary_is_by_falling_training_count_then_first_occurrence(prepare, 
     assert content["XY"] == [[[3, 2, 4, 3], 1]]
 
 
-def test_what_is_written_can_be_loaded(prepare, folder, classification):
+def test_load_dataset_reads_prepared_files(prepare, folder, classification):
     prepare("mine", *mine(folder, "text,label\na a a b,1\n,0\n", "text,label\na z,1\n"))
     loaded = classification.data.load_dataset("mine")
     assert loaded.vocabulary == ["<pad>", "<bos>", "<eos>", "<unk>", "a"]
@@ -391,7 +349,60 @@ def test_what_is_written_can_be_loaded(prepare, folder, classification):
     assert loaded.test.ids.values.tolist() == [1, 4, 3, 2]
 
 
-def test_table_and_about(prepare, folder, capsys):
+def test_load_dataset_counts_no_word_spelled_like_a_special(folder, classification):
+    content = {"vocab": ["<unk>", "good", "<pad>", "bad"], "XY": [[[0, 1, 2, 3] * 3, 1], [[1], 0]]}
+    for split in ("train", "test"):
+        write(folder / f"data/mine_{split}.json", json.dumps(content))
+    loaded = classification.data.load_dataset("mine")
+    assert loaded.vocabulary == ["<pad>", "<bos>", "<eos>", "<unk>", "good", "bad"]
+    assert loaded.train.ids.values.tolist() == [1, *[3, 4, 0, 5] * 3, 2, 1, 4, 2]
+
+
+def test_canonical_name(folder, classification):
+    names = classification.data.canonical_name
+    assert [names(name) for name in ("SST", "SST2", "sst", "SNS", "mine")] == [
+        "Furd", "Furd", "Furd", "SMS", "mine",
+    ]  # fmt: skip
+    write(folder / "data/SST2_train.json", "{}")  # data of one's own under that name
+    assert names("SST2") == "SST2"
+
+
+def test_warning_for_many_empty_documents(prepare, folder):
+    train = "text,label\n" + "good,1\nbad,0\n" * 10
+    prepare("mine", *mine(folder, train + ",0\n", "text,label\na,1\nb,0\n"))
+    assert "MOST LIKELY" not in str(about(folder, "mine")["warnings"])  # 1 of 21
+    prepare("mine", *mine(folder, train + ",0\n,1\n", "text,label\na,1\nb,0\n"), "--overwrite")
+    warning = "MOST LIKELY MISREAD: 2 of 22 train documents (9%) have no text"
+    assert about(folder, "mine")["warnings"][0].startswith(warning)
+
+
+def test_preparation_in_another_directory_of_the_repository(prepare, classification, monkeypatch):
+    root = Path(classification.prepare_data.__file__).parents[1]
+    for place in (root, root / "translation"):
+        monkeypatch.chdir(place)
+        with pytest.raises(InputError, match=r"run prepare_data.py in .*classification"):
+            classification.prepare_data.main([])
+
+
+def test_preparation_checks_its_outputs_before_it_reads(prepare, folder):
+    write(folder / "data", "a file")
+    with pytest.raises(InputError, match=r"cannot be written"):
+        prepare("SMS", "--source", folder / "nowhere")
+
+
+def test_preparation_is_locked(prepare, folder):
+    with locked(folder / "data/SMS_about.json"), pytest.raises(RunError, match="being written"):
+        prepare("SMS", "--source", folder / "nowhere")
+
+
+def test_about_holds_no_path_of_an_option_with_equals_sign(prepare, folder, classification):
+    path = write(folder / "SMSSpamCollection", SMS * 5)
+    classification.prepare_data.main(["--dataset=SMS", f"--source={path}"])
+    command = "python prepare_data.py --dataset=SMS --source=SMSSpamCollection"
+    assert about(folder, "SMS")["command"] == command
+
+
+def test_summary_and_about(prepare, folder, capsys):
     train = "text,label\na b,1\na b,1\na b c d,0\nx,0\n"
     prepare("mine", *mine(folder, train, "text,label\na b,1\nq,0\n"))
     facts = about(folder, "mine")
@@ -429,7 +440,7 @@ def test_drop_duplicates_leaves_them_out_of_train(prepare, folder):
     )
 
 
-def test_duplicates_are_the_same_words_punctuation_aside(prepare, folder, capsys):
+def test_duplicates_ignore_punctuation(prepare, folder, capsys):
     """Public copies differ in it; an example without a word is the duplicate of none."""
     train = 'text,label\n"Oil, up",1\n.,0\n!,1\noil up,0\n'
     prepare("mine", *mine(folder, train, "text,label\noil . up !,1\n.,0\n"))
@@ -440,7 +451,7 @@ def test_duplicates_are_the_same_words_punctuation_aside(prepare, folder, capsys
     ]
 
 
-def test_a_test_set_that_starts_with_one_class_is_said(
+def test_warning_for_test_set_that_starts_with_one_class(
     prepare, folder, classification, monkeypatch
 ):
     monkeypatch.setattr(classification.prepare_data, "_EVALUATED", 2)
@@ -470,13 +481,13 @@ GLOVE = "a 1 2 3\n. . 9 9 9\nb -1 0.5 2e-3\nunused 0 0 0\n"
 
 
 @pytest.mark.parametrize("name", ["vectors.txt", "vectors.txt.gz", "vectors.zip"])
-@pytest.mark.parametrize("header", ["", "4 3\n"])
+@pytest.mark.parametrize("header", ["", "4 3\n", "\ufeff"])
 def test_word_vectors(prepare, folder, name, header):
     path = folder / name
     if name.endswith("zip"):
         zipped(path, {"vectors.txt": header + GLOVE})
     else:
-        write(path, header + GLOVE.replace("\n", " \n"))
+        write(path, header + GLOVE.replace("\n", " \n").replace(" ", "\t"))
     prepare("mine", *mine(folder, *OWN), "--word_vectors", path)
     vectors = load_pickle(folder / "data" / "w2v.pkl")
     assert list(vectors) == ["a", "b"]
@@ -488,7 +499,7 @@ def test_word_vectors(prepare, folder, name, header):
     assert facts["word_vectors"]["name"] == name
 
 
-def test_word_vectors_serve_every_data_set(prepare, folder):
+def test_word_vectors_are_stored_for_all_datasets(prepare, folder):
     first = write(folder / "first.txt", GLOVE)
     prepare("one", *mine(folder, *OWN))
     assert load_pickle(folder / "data" / "w2v.pkl") == {}
@@ -509,9 +520,22 @@ def test_word_vectors_serve_every_data_set(prepare, folder):
     assert list(load_pickle(folder / "data" / "w2v.pkl")) == ["a"]
 
 
+def test_word_vectors_for_few_words_give_a_warning(prepare, folder):
+    train = "text,label\n" + " ".join(map(str, range(20))) + " paris,1\nb,0\n"
+    path = write(folder / "vectors.txt", "Paris 1 2\nb 3 4\n")
+    prepare("mine", *mine(folder, train, OWN[1]), "--word_vectors", path)
+    warnings = about(folder, "mine")["warnings"]
+    assert f"{path} has vectors for 1 of 23 words" in warnings[-1]
+    assert "it has 1 more words in capitals only" in warnings[-1]
+    prepare("mine", *mine(folder, "text,label\na,1\nb,0\n", OWN[1]), "--word_vectors", path,
+            "--overwrite")  # fmt: skip
+    assert "has vectors for" not in str(about(folder, "mine")["warnings"])
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ("a,1,2,3\n", "vectors.txt line 1 is not a word and its numbers, separated by spaces"),
         ("a 1 2 3\nb 1 2\n", "vectors.txt line 2 has 2 numbers, the first vector has 3"),
         ("a 1 2 3\nb 1 x 2\n", "vectors.txt line 2 is not a word and its numbers"),
         ("a 1 2 3\nb 1 nan 2\n", "vectors.txt line 2 is not a word and its numbers"),
@@ -519,7 +543,7 @@ def test_word_vectors_serve_every_data_set(prepare, folder):
         ("", "holds no vector"),
     ],
 )
-def test_word_vectors_that_are_none(prepare, folder, content, message):
+def test_word_vectors_malformed(prepare, folder, content, message):
     path = write(folder / "vectors.txt", content)
     with pytest.raises(InputError, match=message):
         prepare("mine", *mine(folder, *OWN), "--word_vectors", path)
@@ -528,7 +552,7 @@ def test_word_vectors_that_are_none(prepare, folder, content, message):
 # --- The toy corpus
 
 
-def test_toy_truth_is_where_it_says(prepare, folder):
+def test_toy_truth_has_the_positions_of_the_evidence(prepare, folder):
     sets = prepare("toy")
     assert [len(sets["train"]), len(sets["test"])] == [4000, 1000]
     truth = json.loads((folder / "data" / "toy_truth.json").read_text())
@@ -545,7 +569,7 @@ def test_toy_truth_is_where_it_says(prepare, folder):
             assert tokens[-1] != truth["negation"]
 
 
-def test_toy_evidence_is_worth_what_it_says(classification):
+def test_toy_evidence_has_its_documented_strength(classification):
     """Around evidence words the share of label 1 is sigmoid(strength), by strength in four bins."""
     toy = classification.preparation.toy.make_toy(1)
     strengths, votes = [], []
@@ -582,6 +606,16 @@ def test_toy_needs_order(classification):
     assert accuracy(after_not) == pytest.approx(0.945, abs=0.02)
 
 
+def test_toy_negates_the_documented_fraction_of_words(classification):
+    toy = classification.preparation.toy.make_toy(0)
+    words = negated = 0
+    for tokens in toy.sentences["train"]:
+        words += len(tokens) - tokens.count("not")
+        negated += tokens.count("not")  # each precedes a word
+    # Seeds 0 to 3: 0.1546 to 0.1574; a standard error of 0.0013.
+    assert negated / words == pytest.approx(0.156, abs=0.004)
+
+
 def test_toy_depends_on_the_seed(classification):
     one, two = (classification.preparation.toy.make_toy(seed) for seed in (0, 1))
     assert one.sentences["test"] != two.sentences["test"]
@@ -591,14 +625,7 @@ def test_toy_depends_on_the_seed(classification):
 # --- Archives
 
 
-def test_archive_names_outside_of_it_are_refused(folder):
-    for name in ("../train.txt", "/train.txt", "a/../../train.txt", "..\\train.txt", "C:\\x.txt"):
-        for path in (tar(folder / "a.tgz", {name: "x"}), zipped(folder / "a.zip", {name: "x"})):
-            with pytest.raises(InputError, match="points outside of the archive: refused"):
-                Source(path)
-
-
-def test_archive_links_are_not_followed(prepare, folder):
+def test_archive_links_are_left_out(prepare, folder):
     write(folder / "secret.txt", TREES["train"])
     with tarfile.open(folder / "trees.tar", "w") as archive:
         for kind, name in ((tarfile.SYMTYPE, "train.txt"), (tarfile.LNKTYPE, "dev.txt")):
@@ -620,7 +647,7 @@ def test_archive_links_are_not_followed(prepare, folder):
 
 
 @pytest.mark.parametrize("kind", ["zip", "tgz", "gz"])
-def test_archive_that_would_fill_the_memory(prepare, folder, monkeypatch, kind):
+def test_archive_larger_than_the_limit(prepare, folder, monkeypatch, kind):
     monkeypatch.setattr(archives, "MOST_BYTES", 10_000)
     lines = SMS * 10_000
     if kind == "gz":
@@ -633,7 +660,7 @@ def test_archive_that_would_fill_the_memory(prepare, folder, monkeypatch, kind):
     assert not (folder / "data").exists()
 
 
-def test_the_limit_counts_all_files_together(folder, monkeypatch):
+def test_archive_limit_counts_all_files(folder, monkeypatch):
     monkeypatch.setattr(archives, "MOST_BYTES", 100)
     source = Source(zipped(folder / "a.zip", {"a": "x" * 60, "b": "x" * 60}))
     with pytest.raises(InputError, match="reached in b"):
@@ -641,11 +668,24 @@ def test_the_limit_counts_all_files_together(folder, monkeypatch):
             stream.read()
 
 
-def test_damaged_archives(prepare, folder):
+def test_source_with_a_file_twice(prepare, folder):
+    lines = "sentence\tlabel\ngood\t1\nbad\t0\n"
+    for name in ("train.tsv", "train.tsv.gz", "test.tsv"):
+        write(folder / "sst" / name, lines)
+    with pytest.raises(InputError, match=r"train.tsv more than once \(train.tsv, train.tsv.gz"):
+        prepare("Furd", "--source", folder / "sst")
+    with tarfile.open(folder / "twice.tar", "w") as archive:
+        for _ in range(2):
+            archive.add(folder / "sst/test.tsv", "test.tsv")
+    with pytest.raises(InputError, match=r"holds test.tsv more than once \(test.tsv, test.tsv"):
+        Source(folder / "twice.tar")
+
+
+def test_corrupt_archives(prepare, folder):
     whole = write(folder / "SMSSpamCollection.gz", SMS * 500).read_bytes()
     cut = folder / "cut.gz"
     cut.write_bytes(whole[:-20])
-    with pytest.raises(InputError, match=r"cut.gz is damaged or cut short"):
+    with pytest.raises(InputError, match=r"cut.gz is corrupt or truncated"):
         prepare("SMS", "--source", cut)
     random = os.urandom(3000).hex()
     archive = tar(folder / "a.tgz", {"SMSSpamCollection": random}).read_bytes()
@@ -653,37 +693,11 @@ def test_damaged_archives(prepare, folder):
     (folder / "c.tar.gz").write_bytes(b"no archive at all")
     (folder / "d.zip").write_bytes(zipped(folder / "a.zip", {"x": random}).read_bytes()[:1000])
     for name in ("b.tgz", "c.tar.gz", "d.zip"):
-        with pytest.raises(InputError, match=f"{name}.* is damaged or cut short"):
+        with pytest.raises(InputError, match=f"{name}.* is corrupt or truncated"):
             prepare("SMS", "--source", folder / name)
 
 
 # --- Downloads: without the network
-
-
-class HubRows(list):
-    """The rows of one split, as `datasets` has them."""
-
-    @property
-    def column_names(self):
-        return list(self[0])
-
-
-@pytest.fixture
-def hub(monkeypatch):
-    """A stand-in for both libraries: ``hub.splits`` is what is there, ``hub.asked`` what was."""
-    state = SimpleNamespace(splits={}, asked=[])
-
-    class HfApi:
-        def dataset_info(self, name, revision, timeout):
-            return SimpleNamespace(sha=revision or "newest")
-
-    def load_dataset(name, revision):
-        state.asked.append((name, revision))
-        return {split: HubRows(rows) for split, rows in state.splits.items()}
-
-    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(HfApi=HfApi))
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
-    return state
 
 
 def test_download(prepare, folder, hub, capsys):
@@ -711,7 +725,7 @@ def test_download_without_a_split_filters_and_splits(prepare, hub):
     ]
 
 
-def test_download_of_a_changed_repository(prepare, hub):
+def test_download_from_changed_repository(prepare, hub):
     hub.splits = {"train": [{"body": "x", "label": 1}], "test": []}
     with pytest.raises(InputError, match="fancyzhx/yelp_polarity train has no column text; it has"):
         prepare("Yelp", "--download")
@@ -752,7 +766,11 @@ def test_download_without_network_is_one_line(folder):
             {"train.tsv": "sentence\tlabel\na\t1\nb\t2\n", "test.tsv": "sentence\tlabel\n"},
             "train.tsv line 3 has the label '2'; accepted are 0, 1",
         ),
-        ("AG_News", {"test.csv": AG_OWN}, "does not look like AG_News: .* --train FILE --test"),
+        (
+            "AG_News",
+            {"test.csv": AG_OWN},
+            "does not look like AG_News: expected train.csv",
+        ),
         (
             "AG_News",
             {"train.csv": '"5","a","b"\n', "test.csv": AG_OWN},
@@ -760,13 +778,8 @@ def test_download_without_network_is_one_line(folder):
         ),
         (
             "AG_News",
-            {"train.csv": "text,class\na,1\n", "test.csv": AG_OWN},
-            "train.csv has no column gt or label; it has text, class",
-        ),
-        (
-            "AG_News",
             {"train.csv": "a,b,c,d\n", "test.csv": AG_OWN},
-            "train.csv has 4 column.s.: expected class,title,description",
+            "train.csv has 4 column.s., expected class,title,description.* --train FILE --test",
         ),
         ("Newsgroups", {"sci.space/1": "x"}, "does not look like Newsgroups: expected 20news"),
         (
@@ -779,30 +792,8 @@ def test_download_without_network_is_one_line(folder):
             {"train.csv": "1,a\n2,b,c\n", "test.csv": ""},
             r"train.csv line 2 has 3 field\(s\), the first row has 2",
         ),
-        (
-            "Yelp",
-            {"train.csv": "text,label2\na,Review Stars: 9.0\n", "test.csv": ""},
-            "line 2 has the label 'Review Stars: 9.0'; accepted are Review Stars: 1.0 to 5.0",
-        ),
-        ("Yelp", {"train.csv": "a\n", "test.csv": ""}, "has 1 columns: expected class,text or"),
-        (
-            "Yelp",
-            {"polarity/test.csv": "1,a\n", "uci/yelp_labelled.txt": "a\t1\n"},
-            "more than one distribution",
-        ),
-        ("Yelp", {"yelp_labelled.txt": "just text\n"}, "line 1 is not sentence<TAB>label"),
-        ("Amzn", {"reviews.txt": "x"}, "does not look like Amzn: .* of the Multi-Domain set"),
-        (
-            "Amzn",
-            {"books/positive.review": review(2.0, "a", "b")},
-            "positive.review line 17 has the label '2.0'; accepted are 4.0 or 5.0",
-        ),
-        (
-            "Amzn",
-            {"books/positive.review": review(5.0, "a", "b")[:-20]},
-            "positive.review ends at line 16 inside of a <review>: it is cut short",
-        ),
-        ("Amzn", {"books/positive.review": "words\n"}, "line 1 stands outside of the tags"),
+        ("Yelp", {"train.csv": "a\n", "test.csv": ""}, r"has 1 column\(s\), expected class,text"),
+        ("Amzn", {"reviews.txt": "x"}, "does not look like Amzn: expected train.csv and test.csv"),
         ("SMS", {"a.txt": "x", "b.txt": "x"}, "expected one file SMSSpamCollection; .* a.txt, b"),
         ("SMS", {"SMSSpamCollection": "ham hello\n"}, "line 1 is not ham or spam, TAB, message"),
         (
@@ -811,6 +802,16 @@ def test_download_without_network_is_one_line(folder):
             "line 2 has the label 'SPAM'; accepted are ham, spam",
         ),
         ("SMS", {"SMSSpamCollection": b"ham\ta\nham\t\xa3\n"}, "not UTF-8 text: line 2, byte 10"),
+        (
+            "SMS",
+            {"SMSSpamCollection": "ham\ta\n".encode("utf-16")},
+            "is UTF-16, not .* -f UTF-16 -t",
+        ),
+        (
+            "SMS",
+            {"SMSSpamCollection": "ham\ta\n".encode("utf-16-le")},
+            "iconv -f UTF-16LE -t UTF-8",
+        ),
         ("SMS", {"SMSSpamCollection": ""}, "SMS has no train example"),
         (
             "SMS",
@@ -819,7 +820,7 @@ def test_download_without_network_is_one_line(folder):
         ),
     ],
 )
-def test_sources_that_are_not_what_they_should_be(prepare, folder, dataset, files, message):
+def test_source_errors(prepare, folder, dataset, files, message):
     for name, content in files.items():
         write(folder / "source" / name, content)
     with pytest.raises(InputError, match=message):
@@ -853,35 +854,34 @@ def test_sources_that_are_not_what_they_should_be(prepare, folder, dataset, file
         ("xml", "<a>", [], r"must end in .csv, .tsv, .txt \(as .tsv\), .jsonl or .ndjson"),
     ],
 )
-def test_own_files_that_cannot_be_used(prepare, folder, suffix, train, options, message):
+def test_own_file_errors(prepare, folder, suffix, train, options, message):
     test = '{"text": "a", "label": 1}\n' if suffix == "jsonl" else "text,label\na,1\n"
     with pytest.raises(InputError, match=message):
         prepare("mine", *mine(folder, train, test, suffix), *options)
     assert not (folder / "data").exists()
 
 
-def test_a_label_that_only_the_test_file_has(prepare, folder):
+def test_label_only_in_the_test_file(prepare, folder):
     files = mine(folder, "text,label\na,no\nb,yes\n", "text,label\na,perhaps\n")
     with pytest.raises(InputError, match=r"test.csv line 2 has the label 'perhaps'; .* no and yes"):
         prepare("mine", *files)
 
 
-def test_a_folder_where_a_file_is_needed(prepare, folder):
+def test_directory_instead_of_a_file(prepare, folder):
     for name in ("a.csv", "b.csv"):
         write(folder / "several" / name, "text,label\na,1\nb,0\n")
     several = folder / "several"
-    for dataset in ("mine", "Yelp"):
-        with pytest.raises(InputError, match=r"--train must be one file, but .* holds a.csv, b"):
-            prepare(dataset, "--train", several, "--test", several / "a.csv")
+    with pytest.raises(InputError, match=r"--train must be one file, but .* holds a.csv, b"):
+        prepare("mine", "--train", several, "--test", several / "a.csv")
 
 
-def test_nothing_left_after_dropping_duplicates(prepare, folder):
+def test_drop_duplicates_leaves_nothing(prepare, folder):
     files = mine(folder, "text,label\na,1\nb,0\n", "text,label\na,1\n")
     with pytest.raises(InputError, match="without those that are in the test set, the training"):
         prepare("mine", *files, "--drop_duplicates")
 
 
-def test_missing_and_empty_sources(prepare, folder):
+def test_source_missing_or_empty(prepare, folder):
     with pytest.raises(InputError, match=r"source .*nowhere does not exist"):
         prepare("SMS", "--source", folder / "nowhere")
     (folder / "empty").mkdir()
@@ -889,10 +889,10 @@ def test_missing_and_empty_sources(prepare, folder):
         prepare("SMS", "--source", folder / "empty")
 
 
-def test_finished_files_are_kept_without_overwrite(prepare, folder):
+def test_existing_files_are_not_replaced_without_overwrite(prepare, folder):
     prepare("mine", *mine(folder, *OWN))
     before = (folder / "data" / "mine_train.json").read_bytes()
-    with pytest.raises(InputError, match=r"mine_train.json is there already; --overwrite"):
+    with pytest.raises(InputError, match=r"mine_about.json already exists; use --overwrite"):
         prepare("mine", *mine(folder, "text,label\nx,1\ny,0\n", OWN[1]))
     assert (folder / "data" / "mine_train.json").read_bytes() == before
 
@@ -904,13 +904,13 @@ def test_finished_files_are_kept_without_overwrite(prepare, folder):
         (["--dataset", "IMDB"], "--dataset IMDB needs --source PATH"),
         (["--dataset", "IMDB", "--source", "a", "--download"], "--source and --download exclude"),
         (["--dataset", "mine", "--train", "a"], "--train and --test go together"),
-        (["--source", "a"], "--dataset toy is generated here and takes no --source"),
+        (["--source", "a"], "--dataset toy is generated and takes no --source"),
         (["--dataset", "SMS", "--source", "a", "--labels", "x", "y"], "--labels says how to read"),
         (["--dataset", "SMS", "--source", "a", "--revision", "x"], "--revision goes with --down"),
-        (["--seed", "-1"], "--seed must not be negative"),
+        (["--seed", "-1"], "--seed: must be from 0 to"),
     ],
 )
-def test_options_that_do_not_go_together(classification, folder, capsys, options, message):
+def test_option_conflicts(classification, folder, capsys, options, message):
     with pytest.raises(SystemExit) as ended:
         classification.prepare_data.main(options)
     assert ended.value.code == 2

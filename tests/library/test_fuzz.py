@@ -266,7 +266,7 @@ def word_vectors(suffix: str):
 
         def read() -> None:
             wanted = {"film", "good", "bad", "x"}
-            vectors = scripts.classification.preparation.vectors.read_vectors(path, wanted)
+            vectors = scripts.classification.preparation.vectors.read_vectors(path, wanted).by_word
             assert vectors.keys() <= wanted
             assert len({len(vector) for vector in vectors.values()}) <= 1
             for vector in vectors.values():

@@ -133,8 +133,8 @@ DATA = {
     "a huge id": ("id", 10**30, "a word index too large"),
     "an id beyond the words": ("id", 40, "the word index 40, but the vocabulary"),
     "a negative id": ("id", -1, "the word index -1"),
-    "an id 1.0": ("id", 1.0, "a word index that is not a whole number"),
-    "half a surrogate pair": ("word", "a\ud800", "half of a surrogate pair"),
+    "an id 1.0": ("id", 1.0, "a word index that is not an integer"),
+    "half a surrogate pair": ("word", "a\ud800", "a lone surrogate"),
     "a word None": ("word", None, "must be a list of words"),
 }
 
@@ -233,7 +233,7 @@ TABLES = {
     "nothing": (b"", "train.csv holds no row"),
     "a header alone": (HEADER.encode(), "train.csv holds no row"),
     "latin-1": (f"{HEADER}caf\xe9,1\n".encode("latin-1"), "not UTF-8 text: line 2, byte 14"),
-    "UTF-16": ((HEADER + ROWS).encode("utf-16"), "not UTF-8 text: line 1, byte 0"),
+    "UTF-16": ((HEADER + ROWS).encode("utf-16"), "is UTF-16, not UTF-8 text"),
     "a column twice": (b"text,text,label\na,b,1\nc,d,0\n", "the column 'text' twice"),
     "the header twice": ((HEADER + ROWS + HEADER).encode(), "line 4 has a third label"),
     "a quote that never ends": (f'{HEADER}"good,1\nbad,0\n'.encode(), "malformed CSV"),
@@ -299,31 +299,12 @@ def tar_of(path: str, *members: tarfile.TarInfo) -> None:
 
 
 TRAIN, TEST = (member(f"trees/{split}.txt") for split in ("train", "test"))
-TARS = {
-    "a path that climbs": member("trees/../../harm.txt"),
-    "a path from the root": member("/tmp/harm.txt"),
-    "a drive of Windows": member("C:\\harm.txt"),
-    "a path that climbs in Windows": member("trees\\..\\..\\harm.txt"),
-}
 PASSED_OVER = {
     "a link": member("trees/train.txt.bak", tarfile.SYMTYPE, "/etc/passwd"),
     "a hard link": member("trees/dev.txt", tarfile.LNKTYPE, "/etc/passwd"),
     "a device": member("trees/dev", tarfile.CHRTYPE),
     "a pipe": member("trees/pipe", tarfile.FIFOTYPE),
 }
-
-
-@pytest.mark.parametrize("name", TARS)
-def test_archives_that_lead_outside(name, classification):
-    tar_of("x.tar.gz", TRAIN, TEST, TARS[name])
-    with zipfile.ZipFile("x.zip", "w") as archive:
-        for info in (TRAIN, TEST, TARS[name]):
-            archive.writestr(info.name, TREE)
-    for path in ("x.tar.gz", "x.zip"):
-        args = ["--dataset", "Furd", "--source", path]
-        line = refusal(classification.prepare_data.main, args)
-        assert f"{path} holds a member named" in line and "points outside of the archive" in line
-    assert sorted(os.listdir()) == ["x.tar.gz", "x.zip"]
 
 
 @pytest.mark.parametrize("name", PASSED_OVER)

@@ -1,15 +1,12 @@
 """translation/prepare_data.py and alignment.py: every form, the toy languages, AER, errors."""
 
-import gzip
 import json
-import sys
 import tarfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import assert_refused, run_script
+from conftest import assert_refused, run_script, write
 
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
@@ -18,13 +15,6 @@ from attention_dynamics.storage.files import write_json
 
 # The smallest and the largest vocabulary of the texts below lie around it.
 PIECES = ("--vocab_size", 40)
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
-    """An empty working directory."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.fixture
@@ -53,14 +43,6 @@ def pairs_of(translation, dataset: str) -> dict[str, list[tuple[str, str]]]:
 
 def about(folder: Path, name: str) -> dict:
     return json.loads((folder / "data" / name / "about.json").read_text())
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    """Write a file, gzipped when its name says so, with its folders."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode() if isinstance(content, str) else content
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
 
 
 def text(language: str, count: int, start: int = 0) -> list[str]:
@@ -120,9 +102,7 @@ def test_multi30k(prepare, folder, form):
     ]  # fmt: skip
 
 
-def test_counts_that_are_not_those_of_the_distribution_are_said(
-    prepare, folder, translation, monkeypatch, capsys
-):
+def test_warning_for_an_incomplete_distribution(prepare, folder, translation, monkeypatch, capsys):
     write_sides(folder / "raw", "train", 60)
     write_sides(folder / "raw", "val", 20, 60)
     prepare("multi30k", "--source", folder / "raw")
@@ -137,10 +117,10 @@ def test_counts_that_are_not_those_of_the_distribution_are_said(
     assert about(folder, "multi30k")["warnings"] == []
 
 
-def test_sides_are_stripped_and_empty_ones_dropped(prepare, folder, translation, capsys):
-    # A lone carriage return ends a line for torchtext, which reads this set; \u2028 does not.
-    odd = ["  ein\rHund \r", "", "\t ", "zwei\u2028Hunde", "drei\xa0Hunde"]
-    other = ["one dog", "nothing", "nothing", "", "three dogs"]
+def test_sides_are_stripped_and_pairs_with_an_empty_side_dropped(prepare, folder, capsys):
+    # A lone carriage return ends a line for torchtext; \u2028 does not.
+    odd = ["  ein\rHund \r", "", "\t ", "zwei\u2028Hunde", "drei\xa0Hunde", "\u200b\ufeff"]
+    other = ["one dog", "nothing", "nothing", "", "three dogs", "nothing"]
     write(folder / "raw/train.de", lines(text("de", 60) + odd))
     write(folder / "raw/train.en", lines(text("en", 60) + other))
     write_sides(folder / "raw", "val", 20, 60)
@@ -148,10 +128,11 @@ def test_sides_are_stripped_and_empty_ones_dropped(prepare, folder, translation,
     tail = [("ein Hund", "one dog"), ("drei\xa0Hunde", "three dogs")]
     assert pairs["train"] == expected_pairs(60) + tail
     facts = about(folder, "multi30k")
-    assert facts["train pairs dropped, a side empty"] == 3
+    assert facts["train pairs dropped, a side empty"] == 4
     assert facts["val pairs dropped, a side empty"] == 0
-    assert "3 train pairs are left out: a side is empty" in facts["warnings"]
-    assert ["train", "pairs", "dropped,", "a", "side", "empty", "3"] in [
+    assert "4 train pairs are left out: a side is empty" in facts["warnings"]
+    assert "MISREAD: 4 of 66 train pairs (6%) have no text" in str(facts["warnings"])
+    assert ["train", "pairs", "dropped,", "a", "side", "empty", "4"] in [
         line.split() for line in capsys.readouterr().out.splitlines()
     ]
 
@@ -177,14 +158,14 @@ def test_iwslt14_tokenised(prepare, folder):
     assert about(folder, "iwslt14")["notes"] == []
 
 
-def test_iwslt14_cut_by_bpe_is_joined(prepare, folder):
+def test_iwslt14_after_bpe_is_joined(prepare, folder):
     for split, count, start in (("train", 60, 0), ("valid", 20, 60)):
         for language in ("de", "en"):
             cut = lines(text(language, count, start)).replace("Hund", "Hu@@ nd")
             write(folder / "bpe" / f"{split}.{language}", cut.replace("the", "t@@ h@@ e"))
     pairs = prepare("iwslt14", "--source", folder / "bpe")
     assert pairs == {"train": expected_pairs(60), "val": expected_pairs(20, 60)}
-    assert "cut by BPE" in about(folder, "iwslt14")["notes"][0]
+    assert "split by BPE" in about(folder, "iwslt14")["notes"][0]
 
 
 def test_iwslt14_original(prepare, folder):
@@ -207,11 +188,11 @@ def test_iwslt14_original(prepare, folder):
     assert pairs["train"] == [pair for pair in whole if pair not in pairs["val"]]
     facts = about(folder, "iwslt14")
     assert facts["train pairs dropped, a side empty"] == 1
-    assert "each 23rd training pair is validation" in facts["notes"][0]
+    assert "every 23rd training pair is validation" in facts["notes"][0]
     assert "160,239 and 7,283" in facts["notes"][0]
 
 
-def test_iwslt14_without_training_text_says_how_to_go_on(folder):
+def test_iwslt14_without_training_text(folder):
     write_sides(folder / "sample", "valid", 5, suffix=".gz")
     write(folder / "sample/IWSLT14.TED.dev2010.de-en.de.xml", segments(text("de", 5)))
     process = run_script(
@@ -222,12 +203,12 @@ def test_iwslt14_without_training_text_says_how_to_go_on(folder):
         "source sample lacks the training text of iwslt14: expected train.{de,en} beside valid",
         "or train.tags.de-en.{de,en} (original)",
         "sample holds IWSLT14.TED.dev2010.de-en.de.xml, valid.de, valid.en",
-        "give them with --train SRC TRG --val SRC TRG",
+        "give --train SRC TRG --val SRC TRG",
     )
     assert not (folder / "data").exists()
 
 
-def test_given_files_stand_in(prepare, folder):
+def test_iwslt14_from_given_files(prepare, folder):
     train = write_sides(folder, "valid", 60, suffix=".gz")
     val = []
     for language, suffix in (("de", ".gz"), ("en", "")):
@@ -278,8 +259,8 @@ def test_news_commentary_table(prepare, folder, name, turned):
     facts = about(folder, "news-commentary-v14-en-nl")
     assert facts["train pairs dropped, a side empty"] == 4
     assert facts["languages"] == ["en", "nl"]
-    assert "15 pairs, drawn with seed 0, are it" in facts["notes"][-1]
-    assert ("taken as en, nl" in facts["notes"][0]) == (name == "table.txt")
+    assert "15 pairs, drawn with seed 0, are used" in facts["notes"][-1]
+    assert ("read as en, nl" in facts["notes"][0]) == (name == "table.txt")
     assert (place / "news-commentary-v14-en-nl.model").exists()
 
 
@@ -345,7 +326,7 @@ def test_own_files_without_validation(prepare, folder):
         prepare("other", *options[:-2])
 
 
-def test_duplicates_are_counted_and_dropped_on_demand(prepare, folder):
+def test_duplicates_are_counted_and_dropped_on_request(prepare, folder):
     options = own(folder)
     for language in ("de", "en"):
         again = text(language, 60) + text(language, 2) + text(language, 3, 60)
@@ -367,11 +348,11 @@ def test_duplicates_are_counted_and_dropped_on_demand(prepare, folder):
         prepare("mine", *same, "--drop_duplicates", "--overwrite")
 
 
-def test_finished_files_are_kept_without_overwrite(prepare, folder):
+def test_existing_files_are_not_replaced_without_overwrite(prepare, folder):
     options = own(folder)
     prepare("mine", *options)
     before = {path.name: path.read_bytes() for path in (folder / "data/mine").iterdir()}
-    with pytest.raises(InputError, match=r"mine/train.de is there already; --overwrite replaces"):
+    with pytest.raises(InputError, match=r"mine/about.json already exists; use --overwrite"):
         prepare("mine", *options)
     # What fails while the new files are made leaves the old ones alone.
     with pytest.raises(InputError, match="gives at most"):
@@ -379,10 +360,10 @@ def test_finished_files_are_kept_without_overwrite(prepare, folder):
     assert {path.name: path.read_bytes() for path in (folder / "data/mine").iterdir()} == before
 
 
-def test_a_vocabulary_of_other_text_is_replaced(prepare, folder, translation):
+def test_vocabulary_of_other_text_is_replaced(prepare, folder, translation):
     options = own(folder)
     write(folder / "data/mine/mine.model", "of another text")
-    with pytest.raises(InputError, match=r"mine.model is there already; --overwrite replaces it"):
+    with pytest.raises(InputError, match=r"mine.model already exists; use --overwrite"):
         prepare("mine", *options)
     prepare("mine", *options, "--overwrite")
     first = (folder / "data/mine/mine.model").read_bytes()
@@ -393,7 +374,7 @@ def test_a_vocabulary_of_other_text_is_replaced(prepare, folder, translation):
     assert translation.data.load_dataset("mine").vocab == 42
 
 
-def test_the_message_of_a_vocabulary_too_large_names_one_that_works(prepare, folder, translation):
+def test_vocabulary_size_errors(prepare, folder, translation):
     options = own(folder)
     with pytest.raises(InputError, match=r"data/mine gives at most \d+ pieces, not 8000") as error:
         translation.prepare_data.main([*map(str, ["--dataset", "mine", *options])])
@@ -404,32 +385,6 @@ def test_the_message_of_a_vocabulary_too_large_names_one_that_works(prepare, fol
 
 
 # --- Downloads: without the network
-
-
-class HubRows(list):
-    """The rows of one split, as `datasets` has them."""
-
-    @property
-    def column_names(self):
-        return list(self[0])
-
-
-@pytest.fixture
-def hub(monkeypatch):
-    """A stand-in for both libraries: ``hub.splits`` is what is there, ``hub.asked`` what was."""
-    state = SimpleNamespace(splits={}, asked=[])
-
-    class HfApi:
-        def dataset_info(self, name, revision, timeout):
-            return SimpleNamespace(sha=revision or "newest")
-
-    def load_dataset(*name, revision):
-        state.asked.append((*name, revision))
-        return {split: HubRows(rows) for split, rows in state.splits.items()}
-
-    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(HfApi=HfApi))
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
-    return state
 
 
 def hub_rows(count: int, start: int = 0) -> list[dict]:
@@ -467,7 +422,7 @@ def test_download_of_a_named_repository(prepare, folder, hub):
     )
 
 
-def test_download_of_a_changed_repository(prepare, hub):
+def test_download_from_changed_repository(prepare, hub):
     hub.splits = {"train": [{"en": "x", "fr": "y"}]}
     with pytest.raises(InputError, match="multi30k train has no column de; it has en, fr"):
         prepare("multi30k", "--download")
@@ -509,7 +464,7 @@ NEWS = "news_commentary_v14_en_nl"
         (
             "multi30k",
             {"a/train.de": GOOD, "b/train.de": GOOD, "b/train.en": GOOD},
-            r"more than one such file \(a/train.de, b/train.de\); give the folder of one",
+            r"more than one such file \(a/train.de, b/train.de\); give the directory of one",
         ),
         (
             "multi30k",
@@ -549,7 +504,7 @@ NEWS = "news_commentary_v14_en_nl"
         (NEWS, {"a.en": GOOD, "a.nl": "x\n"}, "a.en has 3 sentences, but .*a.nl has 1"),
     ],
 )
-def test_sources_that_are_not_what_they_should_be(prepare, folder, dataset, files, message):
+def test_source_errors(prepare, folder, dataset, files, message):
     for name, content in files.items():
         write(folder / "source" / name, content)
     with pytest.raises(InputError, match=message):
@@ -562,11 +517,11 @@ def test_sources_that_are_not_what_they_should_be(prepare, folder, dataset, file
     [
         ({"a.de": GOOD}, r"source .*a.en does not exist"),
         ({"a.de": GOOD, "a.en": "x\n"}, r"a.de has 3 sentences, but .*a.en has 1: they must be al"),
-        ({"a.de/x": GOOD, "a.de/y": GOOD, "a.en": GOOD}, "--train takes two files, but .* x, y"),
+        ({"a.de/x": GOOD, "a.de/y": GOOD, "a.en": GOOD}, "--train must be one file, but .* x, y"),
         ({"a.de": "", "a.en": ""}, "mine has no train pair with text on both sides"),
     ],
 )
-def test_own_files_that_cannot_be_used(prepare, folder, files, message):
+def test_own_file_errors(prepare, folder, files, message):
     for name, content in files.items():
         write(folder / name, content)
     options = ["--src_lang", "de", "--trg_lang", "en", "--val_size", 1]
@@ -585,7 +540,7 @@ def test_own_files_that_cannot_be_used(prepare, folder, files, message):
         (segments(["a"]), r"de.xml has 2 sentences, but .*en.xml has 1"),
     ],
 )
-def test_segments_that_cannot_be_used(prepare, folder, trg, message):
+def test_segment_errors(prepare, folder, trg, message):
     src = write(folder / "dev.de.xml", segments(["a", "b"]))
     trg = write(folder / "dev.en.xml", trg)
     with pytest.raises(InputError, match=message):
@@ -609,9 +564,9 @@ def test_segments_that_cannot_be_used(prepare, folder, trg, message):
         ),
         (
             ["--dataset", "multi30k", "--source", "a", "--src_lang", "de"],
-            "--src_lang and --trg_lang name the sides of a new data set",
+            "--src_lang and --trg_lang name the sides of a new dataset, not of multi30k",
         ),
-        (["--source", "a"], "--dataset toy is generated here and takes no --source"),
+        (["--source", "a"], "--dataset toy is generated and takes no --source"),
         (["--dataset", "iwslt14", "--download"], "no repository of iwslt14 is known"),
         (["--dataset", "multi30k", "--source", "a", "--revision", "x"], "--revision goes with --d"),
         (["--repository", "x"], "--repository goes with --download"),
@@ -624,7 +579,7 @@ def test_segments_that_cannot_be_used(prepare, folder, trg, message):
         (["--seed", "-1"], "must be from 0 to"),
     ],
 )
-def test_options_that_do_not_go_together(translation, folder, capsys, options, message):
+def test_option_conflicts(translation, folder, capsys, options, message):
     with pytest.raises(SystemExit) as ended:
         translation.prepare_data.main(options)
     assert ended.value.code == 2
@@ -637,6 +592,7 @@ def test_options_that_do_not_go_together(translation, folder, capsys, options, m
     [
         ("../x", ("de", "en"), "dataset '../x' must have a plain name"),
         ("mine", ("de", "../en"), "'../en' must have a plain name"),
+        ("train", ("model", "en"), "data/train/train.model would be written twice"),
         (
             "news-commentary-v14-en-nl",
             ("en", "nl"),
@@ -644,7 +600,7 @@ def test_options_that_do_not_go_together(translation, folder, capsys, options, m
         ),
     ],
 )
-def test_names_that_lead_elsewhere(prepare, folder, name, languages, message):
+def test_dataset_and_language_names(prepare, folder, name, languages, message):
     train = write_sides(folder, "a", 5)
     options = ["--src_lang", languages[0], "--trg_lang", languages[1], "--train", *train]
     with pytest.raises(InputError, match=message):
@@ -661,7 +617,7 @@ def toys(translation):
     return [translation.preparation.toy.make_toy(seed) for seed in (0, 1)]
 
 
-def test_toy_is_written_as_it_is_made(folder, translation, toys):
+def test_toy_files(folder, translation, toys):
     translation.prepare_data.main([])
     toy, prepared = toys[0], pairs_of(translation, "toy")
     for split, pairs in toy.pairs.items():
@@ -697,7 +653,7 @@ def test_toy_pairs_are_translations_and_links_are_true(toys):
         assert len(set(sentences)) == 3300
 
 
-def test_toy_has_what_attention_must_find(toys, translation):
+def test_toy_statistics(toys, translation):
     """Words move, some become two, some none; languages share no word; a seed is a language."""
     toy = toys[0]
     lengths = {word: len(words) for word, words in toy.dictionary.items()}
@@ -813,20 +769,20 @@ def test_words_of_pieces(translation):
         (None, (2, 2)),
     ],
 )
-def test_a_truth_that_does_not_fit(folder, translation, links, words):
+def test_truth_that_does_not_fit_the_logs(folder, translation, links, words):
     write_truth(folder, links, words)
     with pytest.raises(InputError, match=r"data/mine/truth.json does not fit the logs of mine"):
         translation.alignment.alignment_rows("mine", small_logs(ALPHA, BETA), Pieces())
 
 
-def test_a_truth_that_is_none(folder, translation):
+def test_truth_that_is_malformed(folder, translation):
     for content in ("{}", "[]", '{"links": {"val": []}, "words": {"val": []}}'):
         write(folder / "data/mine/truth.json", content)
         with pytest.raises(InputError, match="does not fit the logs of mine"):
             translation.alignment.alignment_rows("mine", small_logs(ALPHA, BETA), Pieces())
 
 
-def test_a_vocabulary_smaller_than_the_logs(folder, translation):
+def test_alignment_with_a_vocabulary_smaller_than_the_logs(folder, translation):
     write_truth(folder, [[0, 0]])
     logs = small_logs(ALPHA, BETA)
     logs.src.values[1] = 11
@@ -834,7 +790,7 @@ def test_a_vocabulary_smaller_than_the_logs(folder, translation):
         translation.alignment.alignment_rows("mine", logs, Pieces())
 
 
-def test_known_sets_have_their_truth_in_their_own_folder(folder, translation):
+def test_truth_of_a_dataset_with_another_folder(folder, translation):
     write_truth(folder, [[0, 0], [1, 1]], name="news-commentary-v14-en-nl")
     rows = translation.alignment.alignment_rows(NEWS, small_logs(ALPHA, BETA), Pieces())
     assert rows[0]["β of uniform"] == 0

@@ -395,29 +395,25 @@ def test_json_lists_of_the_news_commentary_sets(small, translation):
         translation.data.load_dataset("news_commentary_v14_en_nl")
 
 
-def test_a_carriage_return_that_torchtext_takes_for_a_line_end(small, translation):
-    """It would shift one side of multi30k against the other."""
-    folder = Path("data/multi30k")
-    shutil.copytree("data/small", folder)
-    for split in ("train", "val"):
-        for side, language in (("aa", "de"), ("bb", "en")):
-            (folder / f"{split}.{side}").rename(folder / f"{split}.{language}")
-    (folder / "small.model").rename(folder / "multi30k.model")
-    lines = (folder / "train.de").read_bytes()
-    for damaged in (lines.replace(b" ", b"\r", 1), b"\xef\xbb\xbf" + lines):
-        (folder / "train.de").write_bytes(damaged)
-        with pytest.raises(
-            InputError, match="torchtext reads other lines from data/multi30k/train"
-        ):
-            translation.data.load_dataset("multi30k")
-    (folder / "train.de").write_bytes(lines.replace(b"\n", b"\r\n"))
-    assert len(translation.data.load_dataset("multi30k").train) == 40
+def test_load_dataset_refuses_what_torchtext_would_misalign(small, translation):
+    path = Path("data/small/train.aa")
+    lines = path.read_bytes()
+    for content, message in (
+        (lines.replace(b" ", b"\r", 1), r"train.aa line \d+ has a carriage return"),
+        (b"\xef\xbb\xbf" + lines, "train.aa starts with a byte-order mark"),
+        (lines + b"one more\n", "train.aa has 41 sentences, but .*train.bb has 40"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            translation.data.load_dataset("small")
+    path.write_bytes(lines.replace(b"\n", b"\r\n"))
+    assert len(translation.data.load_dataset("small").train) == 40
 
 
 def test_json_text_that_is_none(small, translation):
     path = Path("data/x.src")
     path.write_text('["fine", "\\ud800"]')
-    with pytest.raises(InputError, match="sentence 1 holds half of a surrogate pair"):
+    with pytest.raises(InputError, match="sentence 1 holds a lone surrogate"):
         translation.data._json_list(path)
 
 

@@ -1,20 +1,19 @@
 """Sentence pairs from public distributions, from pairs of files, and from the hub.
 
-A reader yields the pairs of each split it finds; sides are stripped, and pairs with an empty side
-dropped (and counted). What cannot be understood is an InputError with file, line, what was found
-and what was expected.
+A reader returns the pairs of each split; sides are stripped, and pairs with an empty side dropped
+(and counted). Anything malformed is an InputError with file, line, and what was expected.
 """
 
 import html
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
-from data import check_counts
+from data import check_counts, has_text
 
 from attention_dynamics.cli import InputError
+from attention_dynamics.preparation import ReadReport
 from attention_dynamics.storage import hub
 from attention_dynamics.storage.archives import Source
 from attention_dynamics.storage.text import text_lines
@@ -29,23 +28,10 @@ class Split(NamedTuple):
     dropped: int
 
 
-@dataclass
-class Findings:
-    """What came up while reading.
-
-    Attributes:
-        expected: split -> pairs of the complete public distribution; empty when unknown.
-        notes: one sentence each.
-    """
-
-    expected: dict[str, int] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
 # The complete distributions; iwslt14 as the fairseq preparation cleans it.
 FULL = {"multi30k": {"train": 29000, "val": 1014}, "iwslt14": {"train": 160239, "val": 7283}}
 
-# The files of a distribution have the languages of its data set in their names.
+# The files of a distribution have the languages of their dataset in their names.
 LANGUAGES = {
     "multi30k": ("de", "en"),
     "iwslt14": ("de", "en"),
@@ -54,37 +40,35 @@ LANGUAGES = {
     "news_commentary_v14_it_pt": ("it", "pt"),
 }
 
-# Without validation sentences of its own, each 23rd training pair of IWSLT14 is one.
+# Every 23rd training pair of IWSLT14 is validation if it has no validation files.
 EVERY = 23
 
 
 def has_validation(dataset: str) -> bool:
-    """Whether :func:`read_source` gives a known data set's validation split."""
+    """Whether :func:`read_source` returns the validation split of a known dataset."""
     return dataset in FULL
 
 
-def read_source(dataset: str, source: Source, found: Findings) -> dict[str, Split]:
-    """The splits of a known data set, "train" and perhaps "val", from its public distribution.
+def read_source(dataset: str, source: Source, report: ReadReport) -> dict[str, Split]:
+    """The splits of a known dataset, "train" and perhaps "val", from its public distribution.
 
-    Raises InputError when the source does not look like it, naming what was expected and found.
+    Raises InputError if the source does not look like it, naming the files expected and found.
     """
     if dataset == "multi30k":
-        return _multi30k(source, found)
+        return _multi30k(source, report)
     if dataset == "iwslt14":
-        return _iwslt14(source, found)
-    return {"train": _news_commentary(dataset, source, found)}
+        return _iwslt14(source, report)
+    return {"train": _news_commentary(dataset, source, report)}
 
 
 def read_files(paths: list[str], option: str) -> Split:
     """The pairs of two aligned files: lines, or <seg> lines (.xml), or the lines of train.tags.*.
 
-    Raises InputError for files that are not one file each, or not aligned.
+    Raises InputError for paths that contain several files, or files that are not aligned.
     """
     sources = [Source(path) for path in paths]
-    for source in sources:
-        if len(source.names) > 1:
-            raise InputError(f"{option} takes two files, but {source.described()}")
-    return _aligned([_read_sides(source, source.names)[0] for source in sources])
+    sides = [_read_sides(source, [source.only_file(option)])[0] for source in sources]
+    return _aligned(sides)
 
 
 def split_by_seed(split: Split, val_size: int, seed: int) -> dict[str, Split]:
@@ -93,7 +77,7 @@ def split_by_seed(split: Split, val_size: int, seed: int) -> dict[str, Split]:
     if val_size >= len(pairs):
         raise InputError(
             f"--val_size {val_size:,} leaves no training pair: there are {len(pairs):,}; give a "
-            "smaller one"
+            "smaller number"
         )
     drawn = np.zeros(len(pairs), dtype=bool)
     drawn[np.random.default_rng(seed).permutation(len(pairs))[:val_size]] = True
@@ -101,7 +85,7 @@ def split_by_seed(split: Split, val_size: int, seed: int) -> dict[str, Split]:
 
 
 def _divided(split: Split, is_val) -> dict[str, Split]:
-    """What was dropped before dividing is counted with the training pairs."""
+    """Split the pairs by the flags ``is_val``; all dropped ones count as training pairs."""
     val = [pair for pair, chosen in zip(split.pairs, is_val, strict=True) if chosen]
     train = [pair for pair, chosen in zip(split.pairs, is_val, strict=True) if not chosen]
     return {"train": Split(train, split.dropped), "val": Split(val, 0)}
@@ -111,7 +95,7 @@ def _divided(split: Split, is_val) -> dict[str, Split]:
 
 
 class _Side(NamedTuple):
-    """The sentences of one file; ``keys`` name them where the file does (document, segment)."""
+    """The sentences of one file; ``keys`` are (document, segment) names if the file has them."""
 
     place: str
     sentences: list[str]
@@ -119,7 +103,7 @@ class _Side(NamedTuple):
 
 
 def _read_sides(source: Source, names: list[str]) -> list[_Side]:
-    """The files called ``names``, each read as its name says."""
+    """The files ``names``, each read in the format of its name."""
     sides = {}
     for name, stream in source.open_all(names):
         place, base = source.place(name), name.rpartition("/")[2].lower()
@@ -141,7 +125,7 @@ _SEG = re.compile(r'\s*<seg\b[^>]*\bid="([^"]*)"[^>]*>(.*)</seg>\s*$')
 
 
 def _segments(stream: BinaryIO, place: str) -> tuple[list[str], list[tuple[str, str]]]:
-    # By line, as every preparation of these files does: not all of them are well-formed XML.
+    # Read by line, since some of these files are not well-formed XML.
     sentences, keys, doc = [], [], ""
     for number, line in enumerate(text_lines(stream, place), 1):
         if match := _DOC.match(line):
@@ -162,7 +146,7 @@ def _segments(stream: BinaryIO, place: str) -> tuple[list[str], list[tuple[str, 
 def _aligned(sides: list[_Side]) -> Split:
     """The pairs of two files; InputError when they are not aligned."""
     src, trg = sides
-    check_counts((src.place, trg.place), (src.sentences, trg.sentences))
+    check_counts((src.place, trg.place), (len(src.sentences), len(trg.sentences)))
     if src.keys and trg.keys:
         for number, (one, other) in enumerate(zip(src.keys, trg.keys, strict=True), 1):
             if one != other:
@@ -170,27 +154,22 @@ def _aligned(sides: list[_Side]) -> Split:
                     f"{src.place} and {trg.place} are not aligned: segment {number} is {one[1]} of "
                     f"document {one[0]!r} here, {other[1]} of {other[0]!r} there"
                 )
-    return kept(zip(src.sentences, trg.sentences, strict=True))
+    return clean_pairs(zip(src.sentences, trg.sentences, strict=True))
 
 
-def kept(pairs) -> Split:
-    """The pairs stripped; those with an empty side dropped."""
-    # A lone carriage return would end a line for readers in text mode (torchtext's is one).
+def clean_pairs(pairs) -> Split:
+    """The pairs without surrounding white space; those with a side without text are dropped."""
+    # A carriage return would end a line for readers in text mode, as torchtext's.
     stripped = [tuple(side.replace("\r", " ").strip() for side in pair) for pair in pairs]
-    full = [pair for pair in stripped if all(pair)]
+    full = [pair for pair in stripped if all(map(has_text, pair))]
     return Split(full, len(stripped) - len(full))
 
 
 # --- Finding files
 
 
-def _real_names(source: Source) -> list[str]:
-    """Names without what operating systems leave in archives (``__MACOSX/``, ``.DS_Store``)."""
-    return [name for name in source.names if not re.search(r"(^|/)(\.|__MACOSX/)", name)]
-
-
 def _one_pair(names: list[str], source: Source, stems: str, languages: Pair) -> list[str] | None:
-    """The files STEM.SRC and STEM.TRG, or None when one of them is not there."""
+    """The files STEM.SRC and STEM.TRG, or None if one of them is absent."""
     pair = []
     for language in languages:
         pattern = re.compile(rf"(^|/)({stems})\.{language}$")
@@ -198,30 +177,23 @@ def _one_pair(names: list[str], source: Source, stems: str, languages: Pair) -> 
         if len(matching) > 1:
             raise InputError(
                 f"source {source.path} holds more than one such file ({', '.join(matching)}); give "
-                "the folder of one of them"
+                "the directory of one of them"
             )
         pair += matching
     return pair if len(pair) == 2 else None
 
 
-def _unlike(source: Source, dataset: str, expected: str) -> InputError:
-    return InputError(
-        f"source {source.path} does not look like {dataset}: expected {expected}; "
-        f"{source.described()}"
-    )
-
-
 # --- multi30k: {train,val}.{de,en}
 
 
-def _multi30k(source: Source, found: Findings) -> dict[str, Split]:
-    found.expected = FULL["multi30k"]
-    names, splits = _real_names(source), {}
+def _multi30k(source: Source, report: ReadReport) -> dict[str, Split]:
+    report.expected = FULL["multi30k"]
+    names, splits = source.names, {}
     for split, stems in (("train", "train"), ("val", "val|valid")):
         pair = _one_pair(names, source, stems, LANGUAGES["multi30k"])
         if pair is None:
             expected = "train.de, train.en, val.de and val.en (.gz or not) of task 1, raw"
-            raise _unlike(source, "multi30k", expected)
+            raise source.not_recognized("multi30k", expected)
         splits[split] = _aligned(_read_sides(source, pair))
     return splits
 
@@ -229,55 +201,51 @@ def _multi30k(source: Source, found: Findings) -> dict[str, Split]:
 # --- iwslt14: tokenised {train,valid}.{de,en}, or train.tags.de-en.{de,en}
 
 
-def _iwslt14(source: Source, found: Findings) -> dict[str, Split]:
-    names = _real_names(source)
-    # The folder that fairseq's script makes holds the text cut by BPE; its tmp/ the text before.
+def _iwslt14(source: Source, report: ReadReport) -> dict[str, Split]:
+    names = source.names
+    # The directory of fairseq's script has the text after BPE; its tmp/ has the text before BPE.
     before_bpe = [name for name in names if re.search(r"(^|/)tmp/", name)]
     for some in filter(None, (before_bpe, names)):
         pairs = [_one_pair(some, source, stem, ("de", "en")) for stem in ("train", "valid|val")]
         if all(pairs):
-            found.expected = FULL["iwslt14"]
-            train, val = (_without_bpe(_aligned(_read_sides(source, pair))) for pair in pairs)
-            if train.joined or val.joined:
-                found.notes.append("the sides were cut by BPE (@@); their pieces are joined again")
-            return {"train": train.split, "val": val.split}
+            report.expected = FULL["iwslt14"]
+            splits = [_aligned(_read_sides(source, pair)) for pair in pairs]
+            joined = [_without_bpe(split) for split in splits]
+            if joined != splits:
+                report.notes.append("the text was split by BPE (@@); its parts are joined again")
+            return dict(zip(("train", "val"), joined, strict=True))
     tagged = _one_pair(names, source, r"train\.tags\.de-en", ("de", "en"))
     if tagged:
-        found.notes.append(
-            f"each {EVERY}rd training pair is validation, as usual; the text is neither tokenised, "
-            "lower-cased nor cleaned, and lines with tags (titles, descriptions) are left out: the "
-            "fairseq preparation, which does and keeps these, has 160,239 and 7,283 pairs"
+        report.notes.append(
+            f"every {EVERY}rd training pair is validation, as usual; the text is not tokenised, "
+            "lower-cased or cleaned, and lines with tags (titles, descriptions) are left out: the "
+            "fairseq preparation has 160,239 and 7,283 pairs"
         )
         split = _aligned(_read_sides(source, tagged))
         return _divided(split, [number % EVERY == 0 for number in range(1, len(split.pairs) + 1)])
     raise InputError(
         f"source {source.path} lacks the training text of iwslt14: expected train.{{de,en}} beside "
         "valid.{de,en} (tokenised: fairseq's tmp/), or train.tags.de-en.{de,en} (original); "
-        f"{source.described()}. To try files you have, such as the tuning and test sets, in its "
-        "place, give them with --train SRC TRG --val SRC TRG"
+        f"{source.described()}. To use other files in its place, such as the tuning and "
+        "test sets, give --train SRC TRG --val SRC TRG"
     )
 
 
-class _Joined(NamedTuple):
-    split: Split
-    joined: bool
-
-
-def _without_bpe(split: Split) -> _Joined:
+def _without_bpe(split: Split) -> Split:
     joined = [tuple(re.sub(r"@@( |$)", "", side) for side in pair) for pair in split.pairs]
-    return _Joined(Split(joined, split.dropped), joined != split.pairs)
+    return Split(joined, split.dropped)
 
 
 # --- news-commentary: SRC<TAB>TRG, or two files of lines
 
 
-def _news_commentary(dataset: str, source: Source, found: Findings) -> Split:
+def _news_commentary(dataset: str, source: Source, report: ReadReport) -> Split:
     src, trg = LANGUAGES[dataset]
-    names = _real_names(source)
+    names = source.names
     if table := _one_table(names, source, rf"({src}-{trg}|{trg}-{src})\.tsv$"):
-        turned = _is_turned(table, source, dataset, found)
+        turned = _is_turned(table, source, dataset, report)
         for name, stream in source.open_all([table]):  # open only until the next one is asked for
-            return kept(_columns(stream, source.place(name), turned))
+            return clean_pairs(_columns(stream, source.place(name), turned))
     pair = [[name for name in names if name.endswith(f".{side}")] for side in (src, trg)]
     if max(map(len, pair)) > 1:
         both = re.compile(rf"({src}-{trg}|{trg}-{src})\.({src}|{trg})$")
@@ -287,7 +255,7 @@ def _news_commentary(dataset: str, source: Source, found: Findings) -> Split:
             f"news-commentary-v14.{src}-{trg}.tsv (two columns), or one file .{src} and one .{trg} "
             "of aligned lines (.gz or not)"
         )
-        raise _unlike(source, dataset, expected)
+        raise source.not_recognized(dataset, expected)
     return _aligned(_read_sides(source, [side[0] for side in pair]))
 
 
@@ -304,13 +272,13 @@ def _one_table(names: list[str], source: Source, pattern: str) -> str | None:
     return tables[0] if tables else None
 
 
-def _is_turned(table: str, source: Source, dataset: str, found: Findings) -> bool:
+def _is_turned(table: str, source: Source, dataset: str, report: ReadReport) -> bool:
     """Whether the target side is in the first column, which the name of the file tells."""
     src, trg = LANGUAGES[dataset]
     columns = re.search(r"(?:^|[/.])([a-z]{2})-([a-z]{2})\.tsv$", table)
     if not columns:
-        found.notes.append(
-            f"the name of {table.rpartition('/')[2]} does not tell its columns: they are taken as "
+        report.notes.append(
+            f"the name of {table.rpartition('/')[2]} does not tell its columns: they are read as "
             f"{src}, {trg}"
         )
         return False
@@ -341,8 +309,8 @@ def _columns(stream: BinaryIO, place: str, turned: bool) -> Iterator[Pair]:
 
 # --- The hub
 
-# There is no repository of IWSLT14 or news-commentary v14 that `datasets` reads without running
-# code of the repository: name one of your own choice with --repository.
+# No repository of IWSLT14 or news-commentary v14 is known that `datasets` reads without running
+# code of the repository; --repository names one.
 REPOSITORIES = {"multi30k": "bentrevett/multi30k"}
 _VALIDATION = ("validation", "valid", "val", "dev")
 
@@ -353,11 +321,11 @@ def read_hub(
     revision: str,
     languages: Pair,
     val_size: int | None,
-    found: Findings,
+    report: ReadReport,
 ) -> dict[str, Split]:
     """The splits of a repository with a column per language, or a column "translation" of both.
 
-    Raises InputError when the download fails or the repository has other splits or columns.
+    Raises InputError if the download fails or the repository has other splits or columns.
     """
     there = hub.load_splits(repository, revision, *([configuration] if configuration else []))
     val = next((name for name in _VALIDATION if name in there), None)
@@ -365,7 +333,7 @@ def read_hub(
         raise InputError(f"{repository} has no split train; it has {', '.join(there)}")
     splits = {"train": _hub_split(repository, there, "train", languages)}
     if val and val_size:
-        found.notes.append(f"--val_size is not used: {repository} has a split {val}")
+        report.notes.append(f"--val_size is not used: {repository} has a split {val}")
     if val:
         splits["val"] = _hub_split(repository, there, val, languages)
     return splits
@@ -384,4 +352,4 @@ def _hub_split(repository: str, there, split: str, languages: Pair) -> Split:
                 hub.check_columns(f"{where} translation", [*sides], {*languages})
             yield tuple(sides[language] or "" for language in languages)
 
-    return kept(pairs())
+    return clean_pairs(pairs())

@@ -8,8 +8,8 @@ Its translation, word by word through a dictionary, differs in three ways:
 - some verbs are two words (one of a few particles comes before them), and so are some nouns;
 - auxiliaries are not translated.
 
-So a translator must look a source word up and find it at another place, and the arg-max of the
-attention can be held against the truth.
+So a translator must attend to a source word at another position, and the arg-max of the attention
+can be compared with the truth.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ import numpy as np
 
 SOURCE, TARGET = "src", "trg"  # the names of the two languages: endings of their files
 
-# Sizes: sentence pairs, and words a sentence on either side.
+# Sizes: sentence pairs, and words per sentence on each side.
 TRAIN, VAL = 3000, 300
 SHORTEST, LONGEST = 4, 14
 # Words of each class of the source language.
@@ -31,18 +31,18 @@ CLASSES = {
     "determiner": 4,
     "auxiliary": 3,
 }
-# The share of words with two target words, and the target particles that verbs share.
+# The fraction of words with two target words, and the number of target particles of verbs.
 TWO_WORDS = {"verb": 0.25, "noun": 0.1}
 PARTICLES = 6
-# The word of rank r = 1, 2, ... of a class has a share in proportion to 1 / (r + offset).
+# The frequency of the word of rank r = 1, 2, ... of a class is proportional to 1 / (r + offset).
 ZIPF_OFFSET = 2.7
 # The probabilities of the optional parts, and of 0, 1 and 2 adjectives or prepositions.
 ADVERB, AUXILIARY, DETERMINER = 0.4, 0.3, 0.7
 ADJECTIVES = (0.5, 0.35, 0.15)
 PREPOSITIONS = (0.4, 0.4, 0.2)
 
-# The shares of the ranks up to each rank, in each class.
-_SHARES = {
+# Cumulated frequencies of the ranks of each class.
+_FREQUENCIES = {
     name: np.cumsum(1 / (np.arange(size) + 1 + ZIPF_OFFSET)) for name, size in CLASSES.items()
 }
 
@@ -60,8 +60,8 @@ class Toy:
     Attributes:
         dictionary: source word -> its target words, in their order; none for an auxiliary.
         pairs: (source words, target words).
-        links: the true alignment: (place of a source word, place of a target word), from 0, by
-            rising target place; each target word has exactly one.
+        links: the true alignment: 0-based (position of a source word, position of a target word)
+            in ascending order of target positions; each target word has exactly one.
     """
 
     dictionary: dict[str, list[str]]
@@ -74,7 +74,7 @@ class Toy:
         return sorted({*self.dictionary, *(w for words in self.dictionary.values() for w in words)})
 
     def truth(self, seed: int) -> dict:
-        """What is written to ``data/toy/truth.json`` (read by alignment.py)."""
+        """The content of ``data/toy/truth.json`` (read by alignment.py)."""
         return {
             "seed": seed,
             "words": {
@@ -130,7 +130,9 @@ def _sentence(rng: np.random.Generator, classes: dict) -> tuple[list[str], list[
     src: list[str] = []
 
     def say(name: str) -> int:
-        rank = np.searchsorted(_SHARES[name], rng.random() * _SHARES[name][-1], side="right")
+        rank = np.searchsorted(
+            _FREQUENCIES[name], rng.random() * _FREQUENCIES[name][-1], side="right"
+        )
         src.append(classes[name][rank])
         return len(src) - 1
 

@@ -1,0 +1,174 @@
+"""What the two prepare_data.py share: options, checks before the work, warnings and the summary."""
+
+import argparse
+import contextlib
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from attention_dynamics.cli import InputError
+from attention_dynamics.reporting.tables import format_table
+from attention_dynamics.runs.records import locked
+from attention_dynamics.storage import hub
+from attention_dynamics.storage.files import check_writable, sha256
+
+TOY = "toy"
+
+# A larger fraction of empty documents means that the files were not understood.
+_MOST_EMPTY = 0.05
+
+
+@dataclass
+class ReadReport:
+    """Findings of a reader.
+
+    Attributes:
+        expected: split -> counts of the complete public distribution; empty if unknown.
+        notes: one sentence each.
+    """
+
+    expected: dict = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def add_source_options(parser: argparse.ArgumentParser, unit: str) -> None:
+    """Add the options that both scripts have; ``unit`` is "examples" or "pairs"."""
+    parser.add_argument("--source", metavar="PATH", help="raw dataset (file, directory or archive)")
+    parser.add_argument(
+        "--download", action="store_true", help="download it from the Hugging Face hub instead"
+    )
+    parser.add_argument(
+        "--revision",
+        metavar="COMMIT",
+        help="with --download: commit of the hub's repository (default: the newest, which is "
+        "printed and stored in about.json)",
+    )
+    parser.add_argument(
+        "--drop_duplicates",
+        action="store_true",
+        help=f"leave out training {unit} that are also in the other split",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
+
+
+def check_source_options(args: argparse.Namespace, parser: argparse.ArgumentParser) -> list[str]:
+    """Return the given options that name the source of the texts; end if they conflict."""
+    options = {"--source": args.source, "--download": args.download, "--train": args.train}
+    given = [option for option, value in options.items() if value]
+    if len(given) > 1:
+        parser.error(f"{' and '.join(given)} exclude each other: the texts come from one of them")
+    if args.revision and not args.download:
+        parser.error("--revision goes with --download")
+    if args.dataset == TOY and given:
+        parser.error(f"--dataset toy is generated and takes no {given[0]}")
+    return given
+
+
+@contextlib.contextmanager
+def reserve_outputs(
+    script: str, locked_path: Path, paths: Sequence[Path], overwrite: bool
+) -> Iterator[None]:
+    """Hold the lock of a dataset in data/ while the block runs, after checks of its files.
+
+    Args:
+        script: ``__file__`` of the script.
+        locked_path: file or directory that no other process may prepare at the same time.
+        paths: files that will be written.
+        overwrite: whether existing ones are replaced.
+
+    Raises InputError if the working directory is another directory of the repository, if a file
+    cannot be written or already exists, or if two of them are the same; RunError if another process
+    prepares the dataset.
+    """
+    home, here = Path(script).resolve().parent, Path.cwd()
+    is_sibling = here != home and here.parent == home.parent and any(here.glob("*.py"))
+    if here == home.parent or is_sibling:
+        raise InputError(
+            f"working directory {here}: the other scripts read {home}/data, not {here}/data; run "
+            f"prepare_data.py in {home}"
+        )
+    for path in paths:
+        check_writable(path)
+        if paths.count(path) > 1:
+            raise InputError(
+                f"{path} would be written twice: choose another --dataset, or other languages"
+            )
+    with locked(locked_path):
+        for path in paths:
+            if path.exists() and not overwrite:
+                raise InputError(f"{path} already exists; use --overwrite to replace it")
+        yield
+
+
+def file_facts(path: str | os.PathLike) -> dict:
+    """The name and the checksum of a file or directory that data are prepared from."""
+    return {"name": Path(path).resolve().name, "sha256": sha256(path)}
+
+
+def preparation_command(argv: list[str] | None) -> str:
+    """The command, without the directories of absolute paths, which are private."""
+    words = []
+    for word in map(str, sys.argv[1:] if argv is None else argv):
+        option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        words.append(option + equals + (Path(value).name if os.path.isabs(value) else value))
+    return shlex.join(["python", "prepare_data.py", *words])
+
+
+def download_revision(repository: str, revision: str | None, report: ReadReport) -> str:
+    """The commit of a hub repository to download: ``revision``, or the newest, which is noted."""
+    commit = hub.resolve_revision(repository, revision)
+    if not revision:
+        report.notes.append(f"downloaded at --revision {commit}, currently the newest")
+    return commit
+
+
+def incomplete_warning(split: str, counts: str, expected: str) -> str:
+    """The warning that a split is not the one of the complete public distribution."""
+    return (
+        f"{split} has {counts}, the complete public distribution {expected}: its results are not "
+        "those of the complete set"
+    )
+
+
+def shared_warning(number: int, examples: str, split: str, dropped: bool) -> str:
+    """The warning that ``number`` training examples (or pairs) are also in another split."""
+    fate = "left out" if dropped else "kept (--drop_duplicates leaves them out)"
+    return f"{number:,} training {examples} are also {split} {examples}: {fate}"
+
+
+def empty_warning(split: str, empty: int, total: int, unit: str) -> str | None:
+    """A warning if more than 5% of the documents (or pairs) of a split have no text, else None."""
+    if empty <= _MOST_EMPTY * total:
+        return None
+    return (
+        f"MOST LIKELY MISREAD: {empty:,} of {total:,} {split} {unit} ({empty / total:.0%}) have no "
+        "text; check the columns, the line ends and the encoding of the files"
+    )
+
+
+def length_columns(lengths: np.ndarray, unit: str) -> dict:
+    """Columns of the summary: minimum (in ``unit``), mean, median and maximum of lengths."""
+    return {
+        f"min {unit}": int(lengths.min()),
+        "mean": round(float(lengths.mean()), 3),
+        "median": float(np.median(lengths)),
+        "max": int(lengths.max()),
+    }
+
+
+def print_summary(
+    dataset: str, splits: list[dict], totals: dict, notes: list[str], warnings: list[str]
+) -> None:
+    """Print the table of the splits and the totals; notes and warnings go to stderr."""
+    print(format_table(splits, digits=1))
+    print()
+    print(format_table([{"": name, dataset: value} for name, value in totals.items()]))
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    for warning in warnings:
+        print(f"WARNING: {warning}", file=sys.stderr)
