@@ -1,7 +1,8 @@
 """Speed and memory of the classification experiment beside a plain reference of the same method.
 
     python benchmarks/classification.py
-    python benchmarks/classification.py --only agreement recurrent --rounds 9
+    python benchmarks/classification.py --only train agreement --rounds 9
+    python benchmarks/classification.py --device cuda --only train eval_dump embedding
 
 Both sides work on the same made-up texts, in turn, in one process; a row shows the medians and
 reference / ours. A floor is what no side can leave out, measured alone, with the ratio if there
@@ -10,7 +11,6 @@ the embedding an epoch's updates by the optimiser. Sections:
 
     train      one training step of the paper's model
     resume     what it costs a step that training can be stopped and go on (no reference)
-    recurrent  its recurrent layer alone, forward and backward
     eval_dump  the whole step from data and checkpoints to the logs on disk
     agreement  top 5% match and Kendall's tau of the gold run with the iterations of another
     embedding  one epoch of β^px with its validation
@@ -22,12 +22,10 @@ Prints a table per section and keeps it, with facts about the machine, in benchm
 
 import argparse
 import contextlib
-import importlib
 import io
 import json
 import pickle
 import random
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -36,21 +34,20 @@ from pathlib import Path
 import numpy as np
 import torch
 from measure import (
-    alternate,
     bounded,
     compared,
     in_process,
+    matmul_floor,
+    modules_of,
     parse_sections,
-    products_alone,
     resume_rows,
     run_sections,
     section_parser,
-    take_turns,
+    time_interleaved,
 )
 from reference import classification as reference
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from attention_dynamics.analysis import agreement
 from attention_dynamics.analysis.logs import Logs, load_logs, save_logs
@@ -58,21 +55,9 @@ from attention_dynamics.analysis.ragged import Ragged, offsets_of
 from attention_dynamics.analysis.statistics import summarise
 from attention_dynamics.cli import run_script
 from attention_dynamics.device import peak_memory_mb
-from attention_dynamics.lstm import lstm_states
 from attention_dynamics.names import METRICS
 from attention_dynamics.runs.embedding_baseline import train_baseline
 
-HERE = Path(__file__).resolve().parent
-SECTIONS = (
-    "train",
-    "resume",
-    "recurrent",
-    "eval_dump",
-    "agreement",
-    "embedding",
-    "logistic",
-    "scale",
-)
 CONFIG = {"hidden_dim": 256, "intermediate_dim": 256, "embed_dim": 300, "batch_size": 32}
 GIGABYTE = 1e9
 
@@ -124,15 +109,12 @@ LONG = Workload("250 tokens", 1000, 250, 0.65, 1000, 20_000)
 
 
 def parse_args(argv=None) -> argparse.Namespace:
-    return parse_sections(section_parser(__doc__, SECTIONS), "classification", argv)
+    return parse_sections(section_parser(__doc__, RUN_SECTION), "classification", argv)
 
 
 def experiment(module: str):
-    """A module of ``classification/``, whose scripts import each other by bare name."""
-    folder = str(HERE.parent / "classification")
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    return importlib.import_module(module)
+    """A module of ``classification/``."""
+    return getattr(modules_of("classification"), module)
 
 
 def as_split(examples: list[reference.Example]):
@@ -170,7 +152,7 @@ def train_section(args: argparse.Namespace) -> list[dict]:
         split = as_split(examples)
         plain, ours = both_models(workload.vocab, CONFIG)
         plain_adam = torch.optim.Adam(plain.parameters())
-        our_adam = torch.optim.Adam(ours.parameters(), fused=True)
+        our_adam = torch.optim.Adam(ours.to(args.device).parameters(), fused=True)
         # Both sides see the same batches in the same order.
         order = np.random.default_rng(0).permutation(len(examples))
         batch_size = CONFIG["batch_size"]
@@ -182,12 +164,13 @@ def train_section(args: argparse.Namespace) -> list[dict]:
 
         def our_step(model=ours, adam=our_adam, batches=our_batches, split=split):
             ids, lengths, labels = split.batch(next(batches))
-            loss = F.binary_cross_entropy_with_logits(model(ids, lengths).score, labels)
+            score = model(ids.to(args.device), lengths).score
+            loss = F.binary_cross_entropy_with_logits(score, labels.to(args.device))
             adam.zero_grad(set_to_none=True)
             loss.backward()
             adam.step()
 
-        times = alternate(plain_step, our_step, rounds)
+        times = time_interleaved([plain_step, our_step], rounds)
         rows.append(compared(workload.name, "training step", "s", *times, at_least))
     return rows
 
@@ -202,42 +185,6 @@ def resume_section(args: argparse.Namespace) -> list[dict]:
         return F.binary_cross_entropy_with_logits(model(ids, lengths).score, labels)
 
     return resume_rows(workload.name, model, loss_of, 5 if args.quick else 20 * args.rounds, 250)
-
-
-def recurrent_section(args: argparse.Namespace) -> list[dict]:
-    rows = []
-    for mean, sigma, rounds, at_least in (
-        (30, 0.5, 3 * args.rounds, 1.4),
-        (60, 0.5, 2 * args.rounds, 2.0),
-        (250, 0.65, min(args.rounds, 3), 4.0),
-    ):
-        workload = replace(LONG, name=f"{mean} tokens", mean=mean, sigma=sigma)
-        workload = sized(workload, CONFIG["batch_size"], args)
-        lengths = torch.from_numpy(workload.lengths(np.random.default_rng(0)))
-        torch.manual_seed(0)
-        lstm = nn.LSTM(CONFIG["embed_dim"], CONFIG["hidden_dim"], bidirectional=True)
-        inputs = torch.randn(int(lengths.sum()), CONFIG["embed_dim"])
-        weights = torch.randn(len(inputs), 2 * CONFIG["hidden_dim"])
-        padded = pad_sequence(inputs.split(lengths.tolist())).requires_grad_()
-        padded_weights = pad_sequence(weights.split(lengths.tolist()))
-        inputs.requires_grad_()
-
-        def plain(lstm=lstm, padded=padded, lengths=lengths, weights=padded_weights):
-            packed = pack_padded_sequence(padded, lengths, enforce_sorted=False)
-            states, _ = pad_packed_sequence(lstm(packed)[0])
-            lstm.zero_grad()
-            padded.grad = None
-            (states * weights).sum().backward()
-
-        def ours(lstm=lstm, inputs=inputs, lengths=lengths, weights=weights):
-            states, _ = lstm_states(lstm, inputs, lengths)
-            lstm.zero_grad()
-            inputs.grad = None
-            (states * weights).sum().backward()
-
-        times = alternate(plain, ours, rounds)
-        rows.append(compared(workload.name, "forward and backward", "s", *times, at_least))
-    return rows
 
 
 def write_experiment(
@@ -290,12 +237,12 @@ def eval_dump_section(args: argparse.Namespace) -> list[dict]:
 
             def ours(num_test=num_test, threads=args.threads):
                 options = f"--dataset made --test_set_size {num_test} --threads {threads}"
-                options += " --device cpu --overwrite"
+                options += f" --device {args.device} --overwrite"
                 with contextlib.redirect_stdout(io.StringIO()):
                     experiment("eval_dump").main(options.split())
 
-            times = alternate(plain, ours, rounds)
-            floor = products_alone(ours)
+            times = time_interleaved([plain, ours], rounds)
+            floor = matmul_floor(ours, args.device)
         what = f"{checkpoints} checkpoint(s), 2 x {num_test} texts"
         rows.append(compared(workload.name, what, "s", *times, 5.0, floor))
     return rows
@@ -327,7 +274,7 @@ def agreement_section(args: argparse.Namespace) -> list[dict]:
                 ]
 
             np.testing.assert_allclose(plain(), ours(), atol=1e-12)
-            times = alternate(plain, ours, args.rounds)
+            times = time_interleaved([plain, ours], args.rounds)
             what = f"{metric}, {workload.texts} texts, {iterations} iterations"
             rows.append(compared(workload.name, what, "s", *times, at_least))
     return rows
@@ -336,12 +283,12 @@ def agreement_section(args: argparse.Namespace) -> list[dict]:
 def embedding_section(args: argparse.Namespace) -> list[dict]:
     """One epoch with a validation before and after it, from the same start."""
     return [
-        embedding_row(sized(SHORT, 6920, args), sized(SHORT, 1821, args), args.rounds),
-        embedding_row(sized(LONG, 2000, args), sized(LONG, 500, args), args.rounds),
+        embedding_row(sized(SHORT, 6920, args), sized(SHORT, 1821, args), args),
+        embedding_row(sized(LONG, 2000, args), sized(LONG, 500, args), args),
     ]
 
 
-def embedding_row(workload: Workload, val_workload: Workload, rounds: int) -> dict:
+def embedding_row(workload: Workload, val_workload: Workload, args: argparse.Namespace) -> dict:
     train_set, val_set = workload.examples(seed=0), val_workload.examples(seed=1)
     train_split, val_split = as_split(train_set), as_split(val_set)
     settings = argparse.Namespace(embed_dim=256, bsize=64, epochs=1, lr=1.5e-4, seed=0)
@@ -355,7 +302,7 @@ def embedding_row(workload: Workload, val_workload: Workload, rounds: int) -> di
 
     def ours():
         model, *losses_of = experiment("embedding_beta").build(
-            train_split, val_split, workload.vocab, settings.embed_dim, torch.device("cpu")
+            train_split, val_split, workload.vocab, settings.embed_dim, args.device
         )
         train_baseline(model, *losses_of, len(train_split), settings)
 
@@ -368,7 +315,7 @@ def embedding_row(workload: Workload, val_workload: Workload, rounds: int) -> di
         for _ in range(0, len(train_set), settings.bsize):
             adam.step()
 
-    *times, floor = take_turns([plain, ours, updates], rounds)
+    *times, floor = time_interleaved([plain, ours, updates], args.rounds)
     return compared(workload.name, f"epoch of {len(train_set)} texts", "s", *times, 8.0, floor)
 
 
@@ -486,7 +433,6 @@ def scale_section(args: argparse.Namespace) -> list[dict]:
 RUN_SECTION = {
     "train": train_section,
     "resume": resume_section,
-    "recurrent": recurrent_section,
     "eval_dump": eval_dump_section,
     "agreement": agreement_section,
     "embedding": embedding_section,

@@ -6,7 +6,7 @@
 
 Trains the same seeds on 40 tokens of 40 without repetition, in the plain reference one seed after
 another on one thread, and in ours as seq2seq.py does by default: in side-by-side processes of one
-thread on the CPU, as one batched model on CUDA (the reference then too computes there). That both
+thread on the CPU, as one batched model on CUDA (the reference stays on the CPU). That both
 give the same first evaluations is checked. Sections:
 
     fp32      single precision
@@ -27,7 +27,6 @@ from measure import add_results, compared, machine_facts, parse_sections, sectio
 from reference import copying as reference
 
 from attention_dynamics.cli import InputError, count, run_script
-from attention_dynamics.device import setup_device
 from attention_dynamics.reporting.tables import format_table
 
 HERE = Path(__file__).resolve().parent
@@ -40,31 +39,24 @@ TARGETS = {("fp32", "cpu"): 2.0, ("bf16", "cpu"): 4.0, ("fp32", "cuda"): 10.0, (
 
 
 def parse_args(argv=None) -> argparse.Namespace:
-    parser = section_parser(__doc__, ("fp32", "bf16"), turns=False)
-    parser.add_argument("--seeds", type=count, default=20, help="(default: %(default)s)")
-    parser.add_argument("--steps", type=count, default=200, help="(default: %(default)s)")
+    parser = section_parser(__doc__, ("fp32", "bf16"), rounds=False)
+    parser.add_argument(
+        "--seeds", type=count, default=20, help="number of seeds (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--steps", type=count, default=200, help="number of updates (default: %(default)s)"
+    )
     add_jobs_option(parser)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of both sides")
     args = parse_sections(parser, "copying", argv)
-    args.jobs = args.jobs or default_jobs(args.device)
+    args.jobs = args.jobs or default_jobs(args.device.type)
     return args
 
 
-def run_reference(settings: Settings, seeds: range, device: torch.device) -> list:
-    """The histories of the reference."""
-    with torch.device(device):  # where its tensors are made
-        return [
-            reference.train(
-                seed,
-                settings.seq_length,
-                settings.num_vocab,
-                settings.no_rep,
-                settings.hidden_dim,
-                settings.bsize,
-                settings.steps,
-            )
-            for seed in seeds
-        ]
+def run_reference(settings: Settings, seeds: range) -> list:
+    """The histories of the reference, on the CPU."""
+    names = ("seq_length", "num_vocab", "no_rep", "hidden_dim", "bsize", "steps")
+    sizes = [getattr(settings, name) for name in names]
+    return [reference.train(seed, *sizes) for seed in seeds]
 
 
 def run_ours(settings: Settings, seeds: range, device: torch.device, jobs: int) -> list:
@@ -84,11 +76,11 @@ def seconds_of(function, *args) -> tuple[float, list]:
 
 def main(argv=None) -> None:
     args = parse_args(argv)
-    device = setup_device(args.device, 1)
+    device = args.device
     sizes = {"seq_length": 5, "num_vocab": 5, "hidden_dim": 8, "bsize": 4} if args.quick else {}
     settings = {"no_rep": True, "steps": args.steps, **sizes}
     seeds = range(args.seeds)
-    times, plain = seconds_of(run_reference, Settings(**settings), seeds, device)
+    times, plain = seconds_of(run_reference, Settings(**settings), seeds)
     facts = {**machine_facts(1), "jobs": args.jobs, "device": device.type, "quick": args.quick}
     for precision in args.only:
         try:

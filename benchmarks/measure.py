@@ -1,4 +1,4 @@
-"""How the benchmarks measure: alternating rounds, medians, peak memory, machine facts."""
+"""Measuring for the benchmarks: interleaved timings, medians, peak memory, machine facts."""
 
 import argparse
 import functools
@@ -11,6 +11,7 @@ import statistics
 import sys
 import tempfile
 import time
+import timeit
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from math import prod
@@ -23,6 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from attention_dynamics.cli import count, script_parser
+from attention_dynamics.device import setup_device
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.runs.training import Training
 from attention_dynamics.storage.files import read_json, write_json, write_text
@@ -51,14 +53,14 @@ def modules_of(folder: str, *names: str) -> SimpleNamespace:
 
 
 def section_parser(
-    description: str, sections: Iterable[str], turns: bool = True
+    description: str, sections: Iterable[str], rounds: bool = True
 ) -> argparse.ArgumentParser:
     """A parser with the options of every benchmark; :func:`parse_sections` reads them.
 
     Args:
-        description: the script's docstring.
-        sections: of the benchmark, for ``--only``.
-        turns: whether both sides are timed in turns, for ``--rounds`` and ``--threads``.
+        description: docstring of the script.
+        sections: names of the sections, for ``--only``.
+        rounds: whether to add ``--rounds`` and ``--threads``.
     """
     parser = script_parser(description)
     parser.add_argument(
@@ -68,43 +70,48 @@ def section_parser(
         default=list(sections),
         help="sections to run (default: all)",
     )
-    if turns:
+    if rounds:
         parser.add_argument(
-            "--rounds", type=count, default=5, help="turns of each side (default: %(default)s)"
+            "--rounds", type=count, default=5, help="number of timings (default: %(default)s)"
         )
         parser.add_argument(
-            "--threads",
-            type=count,
-            default=1,
-            help="CPU threads of both sides (default: %(default)s)",
+            "--threads", type=count, default=1, help="CPU threads (default: %(default)s)"
         )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="device; the plain reference stays on the CPU (default: %(default)s)",
+    )
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="tiny models and texts: shows that the benchmark runs, its numbers mean nothing",
+        help="tiny models and texts: tests the benchmark, its numbers mean nothing",
     )
     parser.add_argument(
         "--out",
         type=Path,
         default=None,
-        help="results file; other sections in it are kept (default: that of this benchmark in "
-        "benchmarks/results/; with --quick none)",
+        help="results file, in which other sections are kept (default: "
+        "benchmarks/results/{benchmark}.json, on cuda {benchmark}_cuda.json; none with --quick)",
     )
     return parser
 
 
 def parse_sections(parser: argparse.ArgumentParser, name: str, argv=None) -> argparse.Namespace:
-    """The options of the benchmark ``name``; without ``--quick`` its results are kept."""
+    """The options of the benchmark ``name``; raises InputError if the device does not exist."""
     args = parser.parse_args(argv)
+    args.device = setup_device(args.device)
     if args.out is None and not args.quick:
-        args.out = HERE / "results" / f"{name}.json"
+        suffix = "" if args.device.type == "cpu" else f"_{args.device.type}"
+        args.out = HERE / "results" / f"{name}{suffix}.json"
     return args
 
 
-def take_turns(functions: list[Callable], rounds: int) -> list[float]:
+def time_interleaved(functions: list[Callable], rounds: int) -> list[float]:
     """Median seconds of each function, run in turn ``rounds`` times.
 
-    Taking turns spreads what else the machine does over all. Each is run once before, unmeasured.
+    Interleaving spreads other load of the machine over all. The first run of each is not timed.
     """
     seconds = [[] for _ in functions]
     for number in range(rounds + 1):
@@ -112,41 +119,35 @@ def take_turns(functions: list[Callable], rounds: int) -> list[float]:
             gc.collect()
             start = time.perf_counter()
             function()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
             if number:
                 times.append(time.perf_counter() - start)
     return [statistics.median(times) for times in seconds]
-
-
-def alternate(reference: Callable, ours: Callable, rounds: int) -> tuple[float, float]:
-    """Median seconds of ``reference()`` and of ``ours()``, run in turn ``rounds`` times."""
-    of_reference, of_ours = take_turns([reference, ours], rounds)
-    return of_reference, of_ours
 
 
 def flops_of(function: Callable) -> int:
     """Floating-point operations of the matrix products of ``function()``."""
     in_place = {torch.ops.aten.addmm_: lambda _, left, right, **_more: 2 * right[1] * prod(left)}
     with (
-        sdpa_kernel(SDPBackend.MATH),  # a fused kernel's products are not seen
+        sdpa_kernel(SDPBackend.MATH),  # the products of a fused kernel are not counted
         FlopCounterMode(display=False, custom_mapping=in_place) as counter,
     ):
         function()
     return counter.get_total_flops()
 
 
-def products_alone(function: Callable) -> float:
-    """Seconds that the matrix products of ``function()`` alone take at this machine's rate.
+def matmul_floor(function: Callable, device: torch.device) -> float | None:
+    """Seconds that the matrix products of ``function()`` alone take on this CPU, else None.
 
-    The rate is that of the best of ten products of 1,024 x 1,024 numbers, measured here and now.
+    Computed from the rate of the best of ten products of 1,024 x 1,024 matrices, measured now.
     """
+    if device.type != "cpu":
+        return None
     size = 1024
     left, right = torch.rand(size, size), torch.rand(size, size)
-    seconds = []
-    for _ in range(10):
-        start = time.perf_counter()
-        left @ right
-        seconds.append(time.perf_counter() - start)
-    return flops_of(function) * min(seconds) / (2 * size**3)
+    seconds = min(timeit.repeat(lambda: left @ right, number=1, repeat=10))
+    return flops_of(function) * seconds / (2 * size**3)
 
 
 def in_process(function: Callable, *args):
@@ -301,6 +302,8 @@ def run_sections(args, sections: dict[str, Callable]) -> None:
             it has done before.
     """
     facts = {**machine_facts(args.threads), "rounds": args.rounds, "quick": args.quick}
+    if args.device.type == "cuda":
+        facts["gpu"] = torch.cuda.get_device_name()
     for section in args.only:
         run = functools.partial(_run_section, sections[section], args)
         rows = run() if args.quick else in_process(run)

@@ -30,14 +30,13 @@ from pathlib import Path
 import numpy as np
 import torch
 from measure import (
-    alternate,
     compared,
     in_process,
     modules_of,
     parse_sections,
     run_sections,
     section_parser,
-    take_turns,
+    time_interleaved,
 )
 from reference import papa as reference
 from transformers import BertConfig, BertModel
@@ -130,12 +129,6 @@ def parse_args(argv=None) -> argparse.Namespace:
         default=list(MODELS),
         help="sizes of the encoder (default: both)",
     )
-    parser.add_argument(
-        "--device",
-        choices=("cpu", "cuda"),
-        default="cpu",
-        help="device of all sides (default: %(default)s)",
-    )
     return parse_sections(parser, "papa", argv)
 
 
@@ -227,7 +220,7 @@ def forward_section(args: argparse.Namespace) -> list[dict]:
             plain = reference.PlainEncoder(size.stock("eager"), size.constants(), heads).eval()
             expected, actual = plain(ids[few], valid[few])[-1], runs[number]()[-1][few].cpu()
             check(f"{size}, {number} constant heads", expected[tokens], actual[tokens])
-        seconds = dict(zip(runs, take_turns(list(runs.values()), args.rounds), strict=True))
+        seconds = dict(zip(runs, time_interleaved(list(runs.values()), args.rounds), strict=True))
         targets = {("sdpa", total): 1.15, ("eager", total): 1.7} if device == CPU else {}
         for number in (total, total // 2, 0):
             for stock in ("sdpa", "eager"):
@@ -286,7 +279,7 @@ def averages_section(args: argparse.Namespace) -> list[dict]:
         ours = recording_pass(size, device)
         expected = reference.averages(size.stock("eager"), [{"ids": ids, "valid": valid}])[0]
         check(f"{size}, sums", expected, torch.stack(ours()).cpu())
-        times = alternate(attentions_pass(size, device), ours, args.rounds)
+        times = time_interleaved([attentions_pass(size, device), ours], args.rounds)
         what = "pass over a batch, beside a forward pass with attention"
         rows.append(compared(str(size), what, "s", *times, 0.91 if device == CPU else None))
     # Peaks belong to a process; starting a new one takes seconds.
@@ -384,7 +377,7 @@ def head_rows(size: Size, task: str, args: argparse.Namespace) -> list[dict]:
                 actual = actual[batch["attention_mask"].bool()] if task == "token" else actual
                 check(f"{size}, {task}s", expected, actual)
         steps = [synchronised(step, device) for step in (plain_step, whole_step, cached_step)]
-        of_plain, of_whole, of_cached = take_turns(steps, args.rounds)
+        of_plain, of_whole, of_cached = time_interleaved(steps, args.rounds)
     name, target = f"{size}, {task}s", 20 if device == CPU else None
     return [
         compared(name, "step without unused positions", "s", of_plain, of_whole, None),

@@ -2,6 +2,7 @@
 
     python benchmarks/translation.py
     python benchmarks/translation.py --only train grad --rounds 9
+    python benchmarks/translation.py --device cuda --only train beta grad beam
 
 Both sides work on the same made-up sentence pairs, with lengths like those of Multi30k, in turn, in
 one process; that both give the same results is checked before anything is timed. A row shows the
@@ -9,7 +10,6 @@ medians and reference / ours; where a floor stands, that is what ours' matrix pr
 the rate of a large product here, with the ratio if there were nothing else. Sections:
 
     train      one training step of the paper's model
-    resume     what it costs a step that training can be stopped and go on (no reference)
     evaluate   token accuracy and perplexity of a validation set
     beta       α and β
     grad       Δ
@@ -29,16 +29,15 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 from measure import (
-    alternate,
     bounded,
     compared,
     in_process,
+    matmul_floor,
     modules_of,
     parse_sections,
-    products_alone,
-    resume_rows,
     run_sections,
     section_parser,
+    time_interleaved,
 )
 from reference import translation as reference
 from torch.nn import functional as F
@@ -52,7 +51,6 @@ from attention_dynamics.runs.embedding_baseline import train_baseline
 CONFIG = {"hidden_dim": 256, "dropout": 0.5, "num_layers": 2, "batch_size": 16}
 VOCAB = 8000
 GIGABYTE = 1e9
-CPU = torch.device("cpu")
 
 # Pieces of a sentence of Multi30k, <s> and </s> included.
 MEAN, SPREAD, LONGEST = 17, 5, 57
@@ -106,7 +104,7 @@ def both_models(args: argparse.Namespace, seed: int = 0):
     )
     ours = experiment().models.AttentionTranslator(vocab, config, False)
     ours.load_state_dict(plain.state_dict())
-    return plain.eval(), ours.eval()
+    return plain.eval(), ours.to(args.device).eval()
 
 
 def train_section(args: argparse.Namespace) -> list[dict]:
@@ -115,7 +113,7 @@ def train_section(args: argparse.Namespace) -> list[dict]:
     pairs = as_pairs(made)
     plain, ours = both_models(args)
     # Without dropout, which either side draws in its own order.
-    batch = pairs.batch(np.arange(batch_size))
+    batch = pairs.batch(np.arange(batch_size)).to(args.device)
     our_loss = F.cross_entropy(ours(batch), batch.targets).item()
     plain_loss = reference.loss_of(plain, next(reference.batches(made, batch_size))).item()
     np.testing.assert_allclose(our_loss, plain_loss, rtol=1e-5)
@@ -131,29 +129,16 @@ def train_section(args: argparse.Namespace) -> list[dict]:
         reference.train_step(plain, plain_adam, next(plain_batches))
 
     def our_step():
-        batch = pairs.batch(next(our_batches))
+        batch = pairs.batch(next(our_batches)).to(args.device)
         loss = F.cross_entropy(ours(batch), batch.targets)
         our_adam.zero_grad(set_to_none=True)
         loss.backward()
         our_adam.step()
 
-    times = alternate(plain_step, our_step, rounds)
-    floor = products_alone(our_step)
+    times = time_interleaved([plain_step, our_step], rounds)
+    floor = matmul_floor(our_step, args.device)
     what = f"training step, batch {batch_size}"
     return [compared("Multi30k-like", what, "s", *times, 1.5, floor)]
-
-
-def resume_section(args: argparse.Namespace) -> list[dict]:
-    batch_size, steps = CONFIG["batch_size"], 5 if args.quick else 10 * args.rounds
-    pairs = as_pairs(made_pairs(batch_size * 40, config_of(args)[0], seed=0))
-    model = both_models(args)[1].train()
-
-    def loss_of(step: int) -> torch.Tensor:
-        examples = np.arange(step * batch_size, (step + 1) * batch_size)
-        batch = pairs.batch(examples % len(pairs))
-        return F.cross_entropy(model(batch), batch.targets)
-
-    return resume_rows("Multi30k-like", model, loss_of, steps, 250)
 
 
 def evaluate_section(args: argparse.Namespace) -> list[dict]:
@@ -164,12 +149,12 @@ def evaluate_section(args: argparse.Namespace) -> list[dict]:
         return reference.token_scores(plain_model, made, CONFIG["batch_size"])
 
     def ours():
-        return experiment().evaluation.token_scores(our_model, pairs, CPU)
+        return experiment().evaluation.token_scores(our_model, pairs, args.device)
 
     np.testing.assert_allclose(plain(), ours(), rtol=1e-5)
-    times = alternate(plain, ours, min(args.rounds, 3))
+    times = time_interleaved([plain, ours], min(args.rounds, 3))
     what = f"accuracy and perplexity, {len(made)} pairs"
-    return [compared("Multi30k-like", what, "s", *times, 3.0, products_alone(ours))]
+    return [compared("Multi30k-like", what, "s", *times, 3.0, matmul_floor(ours, args.device))]
 
 
 def flat_scores(scores: list[reference.Scores], kind: str) -> np.ndarray:
@@ -185,14 +170,14 @@ def beta_section(args: argparse.Namespace) -> list[dict]:
         return reference.pair_scores(plain_model, made, CONFIG["batch_size"], with_grad=False)
 
     def ours():
-        return experiment().eval_dump.dump(our_model, pairs, CPU, None)[0]
+        return experiment().eval_dump.dump(our_model, pairs, args.device, None)[0]
 
     scores, found = plain(), ours()
     for kind in ("alpha", "beta"):
         np.testing.assert_allclose(flat_scores(scores, kind), found[kind], atol=1e-5)
-    times = alternate(plain, ours, min(args.rounds, 3))
+    times = time_interleaved([plain, ours], min(args.rounds, 3))
     what = f"α and β of {len(made)} pairs"
-    return [compared("Multi30k-like", what, "s", *times, 5.0, products_alone(ours))]
+    return [compared("Multi30k-like", what, "s", *times, 5.0, matmul_floor(ours, args.device))]
 
 
 def grad_section(args: argparse.Namespace) -> list[dict]:
@@ -206,13 +191,13 @@ def grad_section(args: argparse.Namespace) -> list[dict]:
         return [reference.gate_gradients(plain_model, batch) for batch in batches]
 
     def ours():
-        return experiment().eval_dump.dump(our_model, pairs, CPU, batch_size)[0]
+        return experiment().eval_dump.dump(our_model, pairs, args.device, batch_size)[0]
 
     scores = reference.pair_scores(plain_model, made, batch_size, with_grad=True)
     np.testing.assert_allclose(flat_scores(scores, "grad"), ours()["grad"], atol=1e-5)
-    times = alternate(plain, ours, min(args.rounds, 3))
+    times = time_interleaved([plain, ours], min(args.rounds, 3))
     what = f"Δ of {len(made)} pairs (ours: α and β too)"
-    return [compared("Multi30k-like", what, "s", *times, 5.0, products_alone(ours))]
+    return [compared("Multi30k-like", what, "s", *times, 5.0, matmul_floor(ours, args.device))]
 
 
 @torch.no_grad()
@@ -251,12 +236,12 @@ def beam_section(args: argparse.Namespace) -> list[dict]:
         return [reference.beam_search(plain_model, src) for src, _ in made]
 
     def ours():
-        return experiment().decoding.beam_search(our_model, pairs.src, CPU)
+        return experiment().decoding.beam_search(our_model, pairs.src, args.device)
 
     hypotheses = plain()
     assert hypotheses == ours(), "the hypotheses differ"
     pieces = np.mean([len(hypothesis) for hypothesis in hypotheses])
-    times = alternate(plain, ours, min(args.rounds, 3))
+    times = time_interleaved([plain, ours], min(args.rounds, 3))
     what = f"beam of 5, {len(made)} sentences, {pieces:.0f} pieces on average"
     return [compared("Multi30k-like", what, "s", *times, 3.0)]
 
@@ -288,12 +273,12 @@ def embedding_section(args: argparse.Namespace) -> list[dict]:
     def ours():
         torch.manual_seed(0)
         build = experiment().embedding_beta.build
-        model, *losses_of = build(pairs, val_pairs, vocab, settings.embed_dim, CPU)
+        model, *losses_of = build(pairs, val_pairs, vocab, settings.embed_dim, args.device)
         losses = train_baseline(model, *losses_of, len(pairs), settings)
-        return model.beta().numpy(), losses
+        return model.beta().cpu().numpy(), losses
 
     np.testing.assert_allclose(plain()[1], ours()[1], rtol=1e-4)
-    times = alternate(plain, ours, min(args.rounds, 3))
+    times = time_interleaved([plain, ours], min(args.rounds, 3))
     # No target was set for it.
     return [compared("Multi30k-like", f"epoch of {len(made)} pairs", "s", *times, 1.0)]
 
@@ -313,7 +298,7 @@ def ibm1_section(args: argparse.Namespace) -> list[dict]:
     assert len(table) == found.nnz
     cells = zip(found.row.tolist(), found.col.tolist(), strict=True)
     np.testing.assert_allclose(found.data, [table[cell] for cell in cells], rtol=1e-5, atol=1e-9)
-    times = alternate(plain, ours, min(args.rounds, 3))
+    times = time_interleaved([plain, ours], min(args.rounds, 3))
     what = f"{iterations} iterations, {len(made)} pairs"
     return [compared("Multi30k-like", what, "s", *times, 1.0)]  # no target was set for it
 
@@ -327,7 +312,7 @@ def write_logs(path: Path, args: argparse.Namespace) -> dict:
     made = made_pairs(2 * examples, config_of(args)[0], seed=8)
     pairs, (_, model) = as_pairs(made), both_models(args)
     some = pairs.take(range(min(2 * CONFIG["batch_size"], len(pairs))))
-    experiment().eval_dump.dump(model, some, CPU, CONFIG["batch_size"])
+    experiment().eval_dump.dump(model, some, args.device, CONFIG["batch_size"])
     logs = Logs(
         dataset="made",
         src=pairs.src,
@@ -357,7 +342,6 @@ def memory_section(args: argparse.Namespace) -> list[dict]:
 
 RUN_SECTION = {
     "train": train_section,
-    "resume": resume_section,
     "evaluate": evaluate_section,
     "beta": beta_section,
     "grad": grad_section,

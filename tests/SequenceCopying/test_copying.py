@@ -414,3 +414,10 @@ def test_plot_copying_rejects_what_is_not_a_history(tmp_path, monkeypatch, copyi
     write_pickle("logs/a.pkl", content)
     with pytest.raises(InputError, match=r"logs/a\.pkl: holds no histories"):
         copying.plot_copying.main(["--names", "a", "b"])
+
+
+def test_benchmark_of_copying_runs(tmp_path):
+    options = ["--quick", "--seeds", "1", "--steps", "11", "--jobs", "1", "--only", "fp32"]
+    process = run_script("benchmarks/copying.py", *options, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert "1 seeds x 11 steps" in process.stdout
