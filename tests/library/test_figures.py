@@ -6,11 +6,11 @@ import math
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import GOLDEN, assert_refused, run_script
 
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
@@ -26,7 +26,6 @@ from attention_dynamics.reporting.viewer import (
     write_token_page,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
 ITERATIONS = [0, 10, 100, 1000]
 HOSTILE = '</script><script>document.title="taken over"</script>'
 WORDS = ["<pad>", "<bos>", "<eos>", "<unk>", "good", "bad", "film", HOSTILE, "a&b", "'quote\""]
@@ -81,7 +80,7 @@ def plot(stem, result, **options):
     return plot_dynamics(stem, result, **{**names, **options})
 
 
-def test_csv_holds_the_numbers_of_the_result(tmp_path, result):
+def test_plot_dynamics_writes_the_numbers_as_csv(tmp_path, result):
     paths = plot(tmp_path / "figures" / "made.up_val", result)
     # A dot in the name is no suffix to be replaced.
     assert [path.name for path in paths] == [f"made.up_val.{s}" for s in ("svg", "png", "csv")]
@@ -106,7 +105,7 @@ def test_csv_holds_the_numbers_of_the_result(tmp_path, result):
     assert not [row for row in rows if "logistic" in row["statistic"]]  # not measured here
 
 
-def test_csv_puts_xi_where_alpha_first_exceeds(result):
+def test_result_records_put_xi_at_the_crossing(result):
     rows = result_records({**result, "agr_unif": 0.5, "agr_px": 1.0, "xi_px": None})
     rows = {row["statistic"]: row for row in rows}
     expected = result["iterations"][int(np.argmax(result["alpha_corrs"] > 0.5))]
@@ -115,7 +114,7 @@ def test_csv_puts_xi_where_alpha_first_exceeds(result):
     assert (rows["xi_px"]["iteration"], rows["xi_px"]["value"]) == (None, None)
 
 
-def test_same_bytes_again_and_no_date(tmp_path, result):
+def test_plot_dynamics_writes_the_same_bytes_again(tmp_path, result):
     first = [path.read_bytes() for path in plot(tmp_path / "a" / "figure", result)]
     second = [path.read_bytes() for path in plot(tmp_path / "b" / "figure", result)]
     assert first == second
@@ -142,25 +141,15 @@ def check_texts_apart(figure):
 @pytest.mark.parametrize(
     "heights", [(0.6,) * 6, (1.0,) * 6, (0.0,) * 6, (0.1, 0.11, 0.1, 0.9, 1, 0.5)]
 )
-def test_labels_do_not_overlap_nor_leave_the_figure(result, heights):
-    levels = {
-        **{f"agr_{name}": height for name, height in zip(LEVELS, heights, strict=True)},
-        **{
-            f"agr_{name}_interval": (height, height)
-            for name, height in zip(LEVELS, heights, strict=True)
-        },
-    }
-    figure = draw_dynamics(
-        {**result, **levels},
-        title="made up",
-        metric="top 5% match",
-        perf_label="validation accuracy",
-        include_normal=True,
-    )
-    check_texts_apart(figure)
+def test_draw_dynamics_keeps_labels_apart_and_inside(result, heights):
+    levels = {}
+    for name, height in zip(LEVELS, heights, strict=True):
+        levels |= {f"agr_{name}": height, f"agr_{name}_interval": (height, height)}
+    options = {"title": "made up", "metric": "top 5% match", "perf_label": "validation accuracy"}
+    check_texts_apart(draw_dynamics({**result, **levels}, **options, include_normal=True))
 
 
-def test_one_compared_run_percent_and_an_undefined_level(tmp_path):
+def test_draw_dynamics_of_a_single_run_with_an_undefined_level(tmp_path):
     result = summary(made_up_logs(runs=("normal_A", "normal_B", "uniform")), "kendall tau")
     percent = {key: 100 * np.asarray(result[key]) for key in ("alpha_perfs", "alpha_perfs_std")}
     result = {**result, **percent, "agr_px": math.nan, "xi_unif": None, "agr_unif": 2.0}
@@ -176,7 +165,7 @@ def test_one_compared_run_percent_and_an_undefined_level(tmp_path):
 
 
 @pytest.mark.parametrize("iterations", [[0], [0, 1], [0, 50, 100, 300_000]])
-def test_any_iterations_have_ticks(result, iterations):
+def test_draw_dynamics_has_ticks_for_any_iterations(result, iterations):
     n = len(iterations)
     cut = {key: value[:n] for key, value in result.items() if key.startswith("alpha_")}
     figure = draw_dynamics(
@@ -187,7 +176,7 @@ def test_any_iterations_have_ticks(result, iterations):
     assert {iterations[0], iterations[-1]} <= set(ticks)
 
 
-def test_examples_are_drawn_by_seed_half_of_each_label(logs):
+def test_choose_examples_draws_half_of_each_label_by_seed(logs):
     chosen = choose_examples(logs, "val", 6, seed=3)
     assert chosen == choose_examples(logs, "val", 6, seed=3)
     assert any(chosen != choose_examples(logs, "val", 6, seed=seed) for seed in range(4, 8))
@@ -195,10 +184,10 @@ def test_examples_are_drawn_by_seed_half_of_each_label(logs):
     assert len(set(choose_examples(logs, "val", 100))) == 16
     train = choose_examples(logs, "train", 5)
     assert all(16 <= example < 24 for example in train) and len(train) == 5
-    # One label alone fills all places.
+    # A single label fills up.
     ones = Logs("ones", logs.src, np.ones(24, dtype=int), logs.splits, logs.index)
     assert len(choose_examples(ones, "val", 6)) == 6
-    # Where none is of moderate length, those nearest to it.
+    # If none is of moderate length, those closest to it.
     rows = [[1] * length for length in (2, 80, 4, 90, 65, 3)]
     odd = Logs("odd", Ragged.from_rows(rows), np.ones(6), {"val": 6, "train": 0}, [])
     assert choose_examples(odd, "val", 3) == [0, 2, 5]
@@ -207,7 +196,7 @@ def test_examples_are_drawn_by_seed_half_of_each_label(logs):
         choose_examples(odd, "train", 6)
 
 
-def test_examples_by_number(logs):
+def test_examples_at_returns_positions_of_the_split(logs):
     assert examples_at(logs, "val", [3, 0]) == [3, 0]
     assert examples_at(logs, "train", [3]) == [19]
     for place in (8, -1):
@@ -215,7 +204,7 @@ def test_examples_by_number(logs):
             examples_at(logs, "train", [place])
 
 
-def test_page_says_what_is_missing(logs):
+def test_token_page_names_what_is_missing(logs):
     with pytest.raises(InputError, match="use the word index 9, but its vocabulary has 5 words"):
         token_page(logs, WORDS[:5], range(16), signs(logs))
     with pytest.raises(InputError, match="hold no run uniform"):
@@ -231,20 +220,23 @@ def hostile_example(logs: Logs) -> int:
     return next(e for e in range(16) if logs.trg[e] == 1 and WORDS.index(HOSTILE) in logs.src[e])
 
 
-def test_page_is_self_contained_and_escapes_tokens(logs):
+def check_self_contained(page: str) -> None:
+    assert page.count("<script") == 2  # the numbers and the code
+    assert not re.search(r"https?:|//[a-z]|@import|url\(|\bsrc=", page)
+    assert re.findall(r'href="([^"]*)"', page) == ["data:,"]
+
+
+def test_token_page_escapes_tokens(logs):
     examples = [hostile_example(logs), 0]
     page = token_page(logs, WORDS, examples, signs(logs))
     assert page == token_page(logs, WORDS, examples, signs(logs))
     assert HOSTILE not in page
     assert "&lt;/script&gt;&lt;script&gt;document.title=" in page
-    assert page.count("<script") == 2  # the numbers and the code
-    assert not re.search(r"https?:|//[a-z]|@import|url\(|\bsrc=", page)
-    links = re.findall(r'href="([^"]*)"', page)
-    assert links == ["data:,"]
+    check_self_contained(page)
     assert "evidence planted" not in page
 
 
-def test_page_holds_the_numbers_and_marks(logs):
+def test_token_page_has_the_numbers_and_marks(logs):
     marked = np.isin(logs.src.values, (4, 5))
     example = hostile_example(logs)
     page = token_page(logs, WORDS, [example], signs(logs), marked=marked, label_names=("no", "yes"))
@@ -281,7 +273,7 @@ def dom_of(address: str, profile: Path) -> str:
     return done.stdout
 
 
-def test_page_in_a_browser(tmp_path, logs):
+def test_token_page_colours_the_words_in_a_browser(tmp_path, logs):
     example = hostile_example(logs)
     page = tmp_path / "page.html"
     write_token_page(page, logs, WORDS, [example], signs(logs))
@@ -303,17 +295,12 @@ def test_page_in_a_browser(tmp_path, logs):
         assert "&lt;/script&gt;&lt;script&gt;document.title=" in dom
 
 
-def run_script(folder: Path, *options: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(ROOT / "classification" / "plot_dynamics.py"), *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-
-
-def test_script_on_published_logs(tmp_path):
-    golden = Path(__file__).resolve().parents[1] / "golden" / "classification"
-    shutil.copytree(golden / "data", tmp_path / "data")
-    shutil.copytree(golden / "outputs", tmp_path / "outputs")
+def test_plot_dynamics_script_reads_published_logs(tmp_path):
+    for folder in ("data", "outputs"):
+        shutil.copytree(GOLDEN / "classification" / folder, tmp_path / folder)
     (tmp_path / "outputs" / "Furd_logistic_beta.pkl").unlink()
-    done = run_script(tmp_path, "--dataset", "Furd", "--metric", "top 5% match", "--examples", "7")
+    options = ("--dataset", "Furd", "--metric", "top 5% match", "--examples", 7)
+    done = run_script("classification/plot_dynamics.py", *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("outputs/Furd_logistic_beta.pkl does not exist")
@@ -329,7 +316,7 @@ def test_script_on_published_logs(tmp_path):
     assert 'val example 7: <span class="label">' in page
 
 
-def test_script_refuses_two_ways_to_choose(tmp_path):
-    done = run_script(tmp_path, "--dataset", "Furd", "--examples", "1", "--num_examples", "2")
-    assert done.returncode == 2
-    assert "--num_examples has nothing to choose" in done.stderr
+def test_plot_dynamics_script_rejects_two_ways_to_choose(tmp_path):
+    options = ("--dataset", "Furd", "--examples", 1, "--num_examples", 2)
+    done = run_script("classification/plot_dynamics.py", *options, cwd=tmp_path)
+    assert_refused(done, "--num_examples has nothing to choose")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import GOLDEN, assert_refused, run_script
-from test_figures import check_texts_apart, dom_of
+from test_figures import check_self_contained, check_texts_apart, dom_of
 
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
@@ -27,24 +27,13 @@ from attention_dynamics.reporting.viewer import (
 ITERATIONS = [0, 50, 500, 4000]
 HOSTILE = '▁</script><script>document.title="taken over"</script>'
 PIECES = [
-    "<pad>",
-    "<s>",
-    "</s>",
-    "<unk>",
-    "▁Mann",
-    "▁man",
-    "nes",
-    ",",
-    "▁",
-    HOSTILE,
-    "▁a&b",
-    "'q\"",
-]
+    "<pad>", "<s>", "</s>", "<unk>", "▁Mann", "▁man", "nes", ",", "▁", HOSTILE, "▁a&b", "'q\"",
+]  # fmt: skip
 METRIC = "top 5% match"
 
 
 def truth_of(src: Ragged, trg: Ragged) -> np.ndarray:
-    """(scores,) a target piece comes from the source piece of the same place, if there is one."""
+    """(scores,) a target piece translates the source piece at the same position."""
     marks = []
     for s, t in zip(src.lengths, trg.lengths, strict=True):
         same = np.eye(t - 1, s, k=1, dtype=bool)
@@ -104,7 +93,7 @@ def result(logs) -> dict:
     return summary(logs)
 
 
-def test_figure_of_translation(tmp_path, result):
+def test_draw_dynamics_in_percent(tmp_path, result):
     options = {"title": "made up", "metric": METRIC, "percent": True}
     labels = {"perf_label": "validation token accuracy"}
     figure = draw_dynamics(result, **options, **labels)
@@ -127,7 +116,7 @@ def test_figure_of_translation(tmp_path, result):
     assert not re.search(r'(href|src)="(?!#)', svg)
 
 
-def test_bleu_has_no_percent_sign(logs):
+def test_draw_dynamics_writes_no_percent_sign_after_bleu(logs):
     result = summary(logs, kind="bleu")
     figure = draw_dynamics(
         result, title="t", metric=METRIC, perf_label="BLEU", percent=True, unit=""
@@ -139,7 +128,7 @@ def test_bleu_has_no_percent_sign(logs):
     check_texts_apart(figure)
 
 
-def test_tables_of_one_compared_run(logs, result):
+def test_tables_have_no_spread_of_a_single_run(logs, result):
     rows = curve_rows(result, "token accuracy")
     assert [row["agreement of α"] for row in rows] == [f"{x:.3f}" for x in result["alpha_corrs"]]
     assert [row["token accuracy"] for row in rows] == [f"{x:.3f}" for x in result["alpha_perfs"]]
@@ -162,17 +151,14 @@ def test_tables_of_one_compared_run(logs, result):
     assert "±" not in text
 
 
-def test_pairs_are_drawn_by_seed(logs):
+def test_choose_examples_draws_pairs_by_seed(logs):
     chosen = choose_examples(logs, "val", 6, seed=3)
     assert chosen == choose_examples(logs, "val", 6, seed=3) == sorted(set(chosen))
     assert len(chosen) == 6 and all(example < 16 for example in chosen)
     assert any(chosen != choose_examples(logs, "val", 6, seed=seed) for seed in range(4, 8))
-    assert len(choose_examples(logs, "val", 100)) == 16
-    assert all(16 <= example < 24 for example in choose_examples(logs, "train", 5))
-    assert examples_at(logs, "train", [3]) == [19]
 
 
-def test_pairs_drawn_are_of_moderate_length_on_both_sides():
+def test_choose_examples_prefers_pairs_of_moderate_length():
     def pair(src_len, trg_len):
         return [1] * src_len, [1] * trg_len
 
@@ -188,15 +174,9 @@ def test_pairs_drawn_are_of_moderate_length_on_both_sides():
     assert choose_examples(rest, "val", 2) == [0, 1]
 
 
-def test_page_says_what_is_missing(logs):
+def test_matrix_page_names_missing_pieces_and_shows_common_iterations(logs):
     with pytest.raises(InputError, match="use the piece index 11, but its vocabulary has 5 pieces"):
         matrix_page(logs, PIECES[:5], range(16))
-    with pytest.raises(InputError, match="hold no run uniform"):
-        matrix_page(made_up_logs(("normal_A",)), PIECES, [0])
-    diverged = made_up_logs()
-    diverged.arrays["uniform", 50, "beta"][:] = np.nan
-    with pytest.raises(InputError, match="not finite"):
-        matrix_page(diverged, PIECES, [0])
     apart = made_up_logs()
     apart.arrays = {
         key: value for key, value in apart.arrays.items() if key[1] == 0 or key[0] != "uniform"
@@ -215,19 +195,15 @@ def numbers_of(page: str) -> dict:
     return json.loads(text)
 
 
-def test_page_is_self_contained_and_escapes_pieces(logs):
-    examples = [hostile_pair(logs), 0]
-    page = matrix_page(logs, PIECES, examples)
-    assert page == matrix_page(logs, PIECES, examples)
+def test_matrix_page_escapes_pieces(logs):
+    page = matrix_page(logs, PIECES, [hostile_pair(logs), 0])
     assert "<script>document" not in page
     assert "&lt;/script&gt;&lt;script&gt;document.title=" in page
-    assert page.count("<script") == 2  # the numbers and the code
-    assert not re.search(r"https?:|//[a-z]|@import|url\(|\bsrc=", page)
-    assert re.findall(r'href="([^"]*)"', page) == ["data:,"]
+    check_self_contained(page)
     assert "true word alignment" not in page
 
 
-def test_page_holds_the_numbers_and_marks(logs):
+def test_matrix_page_has_the_numbers_and_marks(logs):
     marked = truth_of(logs.src, logs.trg)
     example = examples_at(logs, "train", [2])[0]
     page = matrix_page(logs, PIECES, [example], perf="train_acc", marked=marked)
@@ -259,7 +235,7 @@ def test_page_holds_the_numbers_and_marks(logs):
     assert "train pair 2" in page and "true word alignment" in page
 
 
-def test_pieces_read_as_words():
+def test_matrix_page_shows_pieces_as_words():
     src, trg = Ragged.from_rows([[1, 4, 6, 7, 8, 2]]), Ragged.from_rows([[1, 5, 3, 2]])
     logs = Logs("one", src, trg, {"val": 1, "train": 0}, np.arange(1))
     for run, kind in (("normal_A", "alpha"), ("uniform", "beta")):
@@ -275,7 +251,7 @@ def test_pieces_read_as_words():
     assert 'class="special"' in page
 
 
-def test_page_in_a_browser(tmp_path, logs):
+def test_matrix_page_colours_the_cells_in_a_browser(tmp_path, logs):
     example = hostile_pair(logs)
     marked = truth_of(logs.src, logs.trg)
     page = tmp_path / "page.html"
@@ -306,7 +282,7 @@ def test_page_in_a_browser(tmp_path, logs):
         assert "<title>made_up: where attention goes</title>" in dom
 
 
-def test_script_on_published_logs(tmp_path):
+def test_plot_dynamics_reads_published_logs(tmp_path):
     dataset = "news_commentary_v14_en_nl"
     shutil.copytree(GOLDEN / "translation" / "data", tmp_path / "data")
     shutil.copytree(GOLDEN / "translation" / "outputs", tmp_path / "outputs")
@@ -337,9 +313,3 @@ def test_script_on_published_logs(tmp_path):
         "translation/plot_dynamics.py", "--dataset", dataset, "--examples", 99, cwd=tmp_path
     )
     assert_refused(done, "no example 99")
-
-
-def test_script_refuses_two_ways_to_choose(tmp_path):
-    options = ("--dataset", "toy", "--examples", 1, "--num_examples", 2)
-    done = run_script("translation/plot_dynamics.py", *options, cwd=tmp_path)
-    assert_refused(done, "--num_examples has nothing to choose")
