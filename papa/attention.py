@@ -23,6 +23,9 @@ ATTENTION = "papa"  # the name in the registries of the library
 class Positions:
     """The positions of the columns of the current batch, shared by a model and its layers.
 
+    Set for each batch: with one set for a whole dataset, a training step takes 1.66 times as long
+    (MiniLM on CoLA, batches of 16), since the longest sentence decides for all.
+
     Attributes:
         used: (len,), ascending; None for 0, 1, ..., max_length - 1.
     """
