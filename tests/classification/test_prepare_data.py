@@ -625,41 +625,6 @@ def test_toy_depends_on_the_seed(classification):
 # --- Archives
 
 
-def test_archive_links_are_left_out(prepare, folder):
-    write(folder / "secret.txt", TREES["train"])
-    with tarfile.open(folder / "trees.tar", "w") as archive:
-        for kind, name in ((tarfile.SYMTYPE, "train.txt"), (tarfile.LNKTYPE, "dev.txt")):
-            link = tarfile.TarInfo(name)
-            link.type, link.linkname = kind, str(folder / "secret.txt")
-            archive.addfile(link)
-        info = tarfile.TarInfo("test.txt")
-        info.size = len(TREES["test"].encode())
-        archive.addfile(info, io.BytesIO(TREES["test"].encode()))
-    with zipfile.ZipFile(folder / "trees.zip", "w") as archive:
-        link = zipfile.ZipInfo("train.txt")
-        link.external_attr = 0o120777 << 16
-        archive.writestr(link, str(folder / "secret.txt"))
-        archive.writestr("test.txt", TREES["test"])
-    for name in ("trees.tar", "trees.zip"):
-        assert Source(folder / name).names == ["test.txt"]
-        with pytest.raises(InputError, match="does not look like Furd"):
-            prepare("Furd", "--source", folder / name)
-
-
-@pytest.mark.parametrize("kind", ["zip", "tgz", "gz"])
-def test_archive_larger_than_the_limit(prepare, folder, monkeypatch, kind):
-    monkeypatch.setattr(archives, "MOST_BYTES", 10_000)
-    lines = SMS * 10_000
-    if kind == "gz":
-        path = write(folder / "SMSSpamCollection.gz", lines)
-    else:
-        pack = zipped if kind == "zip" else tar
-        path = pack(folder / f"sms.{kind}", {"SMSSpamCollection": lines})
-    with pytest.raises(InputError, match="holds more than 10,000 bytes of data"):
-        prepare("SMS", "--source", path)
-    assert not (folder / "data").exists()
-
-
 def test_archive_limit_counts_all_files(folder, monkeypatch):
     monkeypatch.setattr(archives, "MOST_BYTES", 100)
     source = Source(zipped(folder / "a.zip", {"a": "x" * 60, "b": "x" * 60}))

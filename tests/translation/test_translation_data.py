@@ -434,14 +434,6 @@ def test_download_from_changed_repository(prepare, hub):
         prepare("multi30k", "--download")
 
 
-def test_download_without_network_is_one_line(folder):
-    process = run_script(
-        "translation/prepare_data.py", "--dataset", "multi30k", "--download", cwd=folder
-    )
-    assert_refused(process, "--download cannot get bentrevett/multi30k", "give it as --source")
-    assert not (folder / "data").exists()
-
-
 # --- Errors
 
 GOOD = lines(text("de", 3))
