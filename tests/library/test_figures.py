@@ -5,12 +5,11 @@ import json
 import math
 import re
 import shutil
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import GOLDEN, assert_refused, run_script
+from pages import check_self_contained, check_texts_apart, dom_of
 
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
@@ -125,18 +124,6 @@ def test_plot_dynamics_writes_the_same_bytes_again(tmp_path, result):
     ]  # fmt: skip
 
 
-def check_texts_apart(figure):
-    figure.draw_without_rendering()
-    texts = [text for axes in figure.axes for text in axes.texts if text.get_text()]
-    boxes = [text.get_window_extent() for text in texts]
-    for number, box in enumerate(boxes):
-        name = texts[number].get_text()
-        assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1, name
-        assert figure.bbox.y0 <= box.y0 and box.y1 <= figure.bbox.y1, name
-        for other in range(number):
-            assert not box.overlaps(boxes[other]), (name, texts[other].get_text())
-
-
 # All levels at one height, at the top, at the bottom, and one far outside the curve's range.
 @pytest.mark.parametrize(
     "heights", [(0.6,) * 6, (1.0,) * 6, (0.0,) * 6, (0.1, 0.11, 0.1, 0.9, 1, 0.5)]
@@ -220,12 +207,6 @@ def hostile_example(logs: Logs) -> int:
     return next(e for e in range(16) if logs.trg[e] == 1 and WORDS.index(HOSTILE) in logs.src[e])
 
 
-def check_self_contained(page: str) -> None:
-    assert page.count("<script") == 2  # the numbers and the code
-    assert not re.search(r"https?:|//[a-z]|@import|url\(|\bsrc=", page)
-    assert re.findall(r'href="([^"]*)"', page) == ["data:,"]
-
-
 def test_token_page_escapes_tokens(logs):
     examples = [hostile_example(logs), 0]
     page = token_page(logs, WORDS, examples, signs(logs))
@@ -256,21 +237,6 @@ def test_token_page_has_the_numbers_and_marks(logs):
     assert len(re.findall(r'class="token[^"]* marked"', page)) == marked[place].sum()
     assert "evidence planted" in page
     assert '<span class="label">yes</span>' in page
-
-
-def dom_of(address: str, profile: Path) -> str:
-    """The document after headless Chromium has run the scripts of ``address``; else skip."""
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    browser = next(filter(None, map(shutil.which, names)), None)
-    if browser is None:
-        pytest.skip("no Chromium")
-    command = [
-        browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync",
-        f"--user-data-dir={profile}", "--virtual-time-budget=2000", "--dump-dom", address,
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    return done.stdout
 
 
 def test_token_page_colours_the_words_in_a_browser(tmp_path, logs):

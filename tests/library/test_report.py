@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import GOLDEN, ROOT, assert_refused, run_script
-from test_figures import dom_of
+from pages import dom_of
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.reporting.blocks import pages, update_blocks

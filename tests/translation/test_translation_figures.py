@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import GOLDEN, assert_refused, run_script
-from test_figures import check_self_contained, check_texts_apart, dom_of
+from pages import check_self_contained, check_texts_apart, dom_of
 
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
