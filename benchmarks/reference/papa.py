@@ -306,7 +306,7 @@ def training_step(
 
 
 def sorted_heads(lambdas: torch.Tensor) -> list[list[int]]:
-    """``[[layer, head], ...]`` by rising λ: the most replaceable first."""
+    """``[[layer, head], ...]`` by ascending λ: the most replaceable first."""
     heads = [
         (lambdas[layer, head].item(), layer, head)
         for layer in range(lambdas.shape[0])
