@@ -1,9 +1,7 @@
 """Histories of evaluations: how they are stored, checked and summarised."""
 
-import hashlib
 import itertools
 import math
-import pickle
 from pathlib import Path
 
 from models import MEASURES
@@ -11,8 +9,7 @@ from scipy.stats import binomtest, fisher_exact
 from training import LEARNED, History, Settings, add_steps, learned
 
 from attention_dynamics.cli import InputError
-from attention_dynamics.runs.outputs import output_is_current, read_output_record, record_output
-from attention_dynamics.storage.files import atomic_write
+from attention_dynamics.runs.outputs import read_output_record
 from attention_dynamics.storage.pickles import load_pickle
 
 
@@ -80,27 +77,6 @@ def title_of(path: Path, name: str) -> str:
     if type(length) is not int or type(vocab) is not int:
         return name
     return f"{length} tokens of {vocab}" + ", without repetition" * (task.get("no_rep") is True)
-
-
-def write_output(path: Path, histories: object, settings: dict, results: dict) -> None:
-    """Write the pickle ``path`` and its record; the pickle never exists without the record."""
-    content = pickle.dumps(histories, protocol=5)
-    record_output(path, settings, results, hashlib.sha256(content).hexdigest())
-    with atomic_write(path) as stream:
-        stream.write(content)
-
-
-def check_same(path: Path, settings: dict) -> None:
-    """Raise InputError unless ``path`` was made with ``settings`` and is unchanged."""
-    if output_is_current(path, settings):
-        return
-    earlier = recorded_settings(path)
-    differing = [key for key in settings if earlier.get(key) != settings[key]]
-    what = "; ".join(f"{key} was {earlier.get(key)!r}, is {settings[key]!r}" for key in differing)
-    raise InputError(
-        f"{path}: already exists with other settings ({what or 'its content has changed'}); use "
-        "--overwrite to replace it"
-    )
 
 
 def proportion_row(name: str, label: str, outcomes: list[bool]) -> dict:

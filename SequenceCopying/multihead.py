@@ -29,7 +29,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 import numpy as np
-from histories import check_same, fisher_rows, is_evaluation, proportion_row, write_output
+from histories import fisher_rows, is_evaluation, proportion_row
 from models import Body, Head, MultiheadCopier
 from tqdm import tqdm
 from training import (
@@ -51,7 +51,7 @@ from attention_dynamics.cli import InputError, RunError, count, run_script, scri
 from attention_dynamics.device import add_device_options, peak_memory_mb, setup_device
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.runs.checkpoints import load_checkpoint, save_checkpoint
-from attention_dynamics.runs.outputs import load_state, save_state
+from attention_dynamics.runs.outputs import Output, load_state, output, save_state
 from attention_dynamics.runs.records import differences, locked
 from attention_dynamics.storage.files import check_writable, read_json, write_json
 from attention_dynamics.storage.pickles import load_pickle
@@ -309,9 +309,9 @@ def train_combinations(
 
 
 def train_all(
-    args: argparse.Namespace, settings: TrialSettings, device: str, path: Path, described: dict
+    args: argparse.Namespace, settings: TrialSettings, device: str, out: Output
 ) -> tuple[Combinations, ...]:
-    """Find the heads, train their combinations and write the histories to ``path``."""
+    """Find the heads, train their combinations and write the histories to ``out``."""
     started = time.perf_counter()
     jobs = args.jobs or default_jobs(device)
     open_folder(args.folder, settings)
@@ -330,8 +330,8 @@ def train_all(
         "device": device,
         "threads": args.threads,
     }
-    write_output(path, histories, described, results)
-    print(path)
+    out.write(histories, results)
+    print(out.path)
     return histories
 
 
@@ -392,13 +392,13 @@ def main(argv=None) -> None:
     check_writable(path, args.folder)
     numbers = ("num_good", "num_bad", "num_random", "num_samples", "num_heads")
     described = {**asdict(settings), **{name: getattr(args, name) for name in numbers}}
-    with locked(path), locked(args.folder):
-        if path.exists() and not args.overwrite:
-            check_same(path, described)
+    stored = output(path, described, args.overwrite, replace_stale=False)
+    with stored as out, locked(args.folder):
+        if out.is_current:
             print(f"{path} is up to date; use --overwrite to make it again")
             histories = load_combinations(path)
         else:
-            histories = train_all(args, settings, device, path, described)
+            histories = train_all(args, settings, device, out)
     rows = summary_rows(args.num_heads, histories)
     print(format_table(rows))
     print("Fisher's exact test:")

@@ -35,12 +35,10 @@ from pathlib import Path
 import torch
 from data import check_task
 from histories import (
-    check_same,
     default_name,
     histories_path,
     load_histories,
     success_row,
-    write_output,
 )
 from models import MEASURES
 from tqdm import tqdm
@@ -50,9 +48,8 @@ from workers import add_jobs_option, default_jobs, run_parallel
 from attention_dynamics.cli import count, run_script, script_parser, seed
 from attention_dynamics.device import add_device_options, peak_memory_mb, setup_device
 from attention_dynamics.reporting.tables import format_table
-from attention_dynamics.runs.outputs import PartialResults
+from attention_dynamics.runs.outputs import PartialResults, output
 from attention_dynamics.runs.paths import check_name
-from attention_dynamics.runs.records import locked
 from attention_dynamics.storage.files import check_writable
 
 
@@ -147,26 +144,24 @@ def main(argv=None) -> None:
     path = histories_path(name)
     check_writable(path, Path("data"))
     described = {**asdict(settings), "seeds": args.seeds}
-    with locked(path):
-        parts = PartialResults(path)
-        if args.overwrite:
-            parts.remove()
-        elif path.exists():
-            check_same(path, described)
-            parts.remove()
+    with output(path, described, args.overwrite, replace_stale=False) as out:
+        if out.is_current:
             print(f"{path} is up to date; use --overwrite to train again")
             print(format_table([success_row(name, load_histories(path))]))
             return
-
         started = time.perf_counter()
         grouping = args.grouping or ("batched" if device.type == "cuda" else "processes")
         print(f"{name}: {len(args.seeds)} seed(s), {settings.steps} updates each, {grouping}")
         if grouping == "batched":
             with tqdm(total=settings.steps, disable=not sys.stderr.isatty()) as progress:
-                histories = train_stacked(settings, args.seeds, device, progress.update, parts)
+                histories = train_stacked(
+                    settings, args.seeds, device, progress.update, out.partial
+                )
         else:
             jobs = min(args.jobs or default_jobs(device.type), len(args.seeds))
-            histories = train_in_processes(settings, args.seeds, device, args.threads, jobs, parts)
+            histories = train_in_processes(
+                settings, args.seeds, device, args.threads, jobs, out.partial
+            )
         # The bytes are the same whether the histories come from other processes or from this one.
         histories = [add_steps(history, settings.save_every, MEASURES) for history in histories]
 
@@ -179,8 +174,7 @@ def main(argv=None) -> None:
             "threads": args.threads,
             "grouping": grouping,
         }
-        write_output(path, histories, described, results)
-        parts.remove()
+        out.write(histories, results)
     print(format_table([row]))
     print(f"{path}: {len(histories)} seeds, {results['seconds']:.0f} s")
 
