@@ -1,4 +1,4 @@
-"""The logs of a dataset, and its baselines β^px and β^lr as votes for the correct label (A.1)."""
+"""The logs of a dataset, and its baselines β^px and β^lr as votes for the correct label."""
 
 import functools
 

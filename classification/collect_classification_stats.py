@@ -1,14 +1,13 @@
-"""Collect the paper's statistics from the logs and baselines of one or more data sets (method A.1).
+"""Collect the paper's statistics of one or more datasets (docs/method.md, section 1.3).
 
     python collect_classification_stats.py --datasets Furd SMS --out_file results/stats.pkl \\
         --include_kendall_tau --include_train_results
 
 Reads outputs/{dataset}_logs.pkl (our format or the published layout) and the two baselines. Writes
 a pickle {(dataset, metric, split, accuracy): {"agr_unif": ..., "xi_unif": ..., "baseline": ...,
-...}}, with the published keys and more (see
-attention_dynamics/analysis/statistics.py), and prints it as
-tables. Brackets are 95% bootstrap intervals over examples; ± is the standard deviation over the
-normal runs; a dash stands for a level that the attention never exceeded.
+...}}, with the published keys and more (see attention_dynamics/analysis/statistics.py), and prints
+it as tables. Brackets are 95% bootstrap intervals over examples; ± is the standard deviation over
+the normal runs; a dash is a level that the attention never exceeded.
 """
 
 import argparse

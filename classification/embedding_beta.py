@@ -1,12 +1,12 @@
-"""β^px: the KTIW of a bag-of-words classifier that knows no order and no attention (method A.1).
+"""Train β^px, the KTIW of a bag-of-words classifier (docs/method.md, section 2.4).
 
     python embedding_beta.py --dataset Furd --epochs 60 --lr 1.5e-4
 
-The mean of the word embeddings of a sentence -> linear -> sigmoid, trained with Adam on the summed
-binary cross-entropy of each batch. β[w] = E[w] . W at the end of the epoch with the lowest loss on
-the test examples (the untrained state counts as the first). Reads the data, writes
-outputs/{dataset}embedding{embed_dim}beta.pkl, an array (vocab,), and a .json record beside it. When
-it is stopped, the same command goes on where it was (from a .state file beside the output).
+The mean of the word embeddings of a sentence -> linear -> sigmoid, without word order or attention,
+trained with Adam on the summed binary cross-entropy of each batch. β[w] = E[w] . W after the epoch
+with the lowest loss on the test examples; the untrained model counts as the first. Reads the data.
+Writes outputs/{dataset}embedding{embed_dim}beta.pkl, an array (vocab,), and a .json record. The
+same command resumes an interrupted training, from a .state file in outputs/.
 """
 
 import argparse

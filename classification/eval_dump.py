@@ -1,16 +1,16 @@
-"""Dump α, β, Δ and accuracies of every checkpoint of a data set (method A.1).
+"""Dump α, β, Δ and accuracies of every checkpoint of a dataset (docs/method.md, section 2.5).
 
     python eval_dump.py --dataset Furd
 
-Reads configs/{dataset}_log.json (the checkpoints to look at), their files in models/, and the data.
---make_log_config first writes that list from the runs that are there (own data).
-Writes outputs/{dataset}_logs.pkl: of the first test_set_size test examples ("val") and of as many
-training examples ("train", always the same draw). The format is described in
+Reads configs/{dataset}_log.json (the checkpoints to evaluate), their files in models/, and the
+data. --make_log_config first writes that list from the finished runs in models/ (own data).
+
+Writes outputs/{dataset}_logs.pkl, with scores of the first test_set_size test examples ("val") and
+of as many training examples ("train", always the same sample). The format is described in
 attention_dynamics/analysis/logs.py; --layout published writes the dicts of the papers' code
-instead.
-outputs/{dataset}_logs.json says how the dump came about; a dump that is up to date is left alone.
-What is dumped of each checkpoint is kept in outputs/{dataset}_logs.parts/ until all are: when it is
-stopped, the same command goes on.
+instead. The record outputs/{dataset}_logs.json describes how the dump was made. A dump that is up
+to date is left alone. The same command resumes an interrupted dump, from the checkpoints saved in
+outputs/{dataset}_logs.parts/.
 """
 
 import argparse

@@ -1,13 +1,13 @@
-"""β^lr: the coefficients of a bag-of-words logistic regression (method A.1).
+"""Fit β^lr, the coefficients of a bag-of-words logistic regression (docs/method.md, section 2.4).
 
     python logistic_beta.py --dataset Furd
 
-scikit-learn's logistic regression on word counts divided by sentence length, for a range of C; the
-best accuracy on the first test_set_size test examples wins (of equals the first). The counts are
+scikit-learn's logistic regression on word counts divided by sentence length, for a range of C. The
+best accuracy on the first test_set_size test examples wins; ties go to the first. The counts are
 sparse (departure 11: a fraction of the memory). As published, the solver stops at scikit-learn's
-default tolerance, well before the optimum for large C, and rounding decides where: sparse and dense
-coefficients can differ by several percent of the largest one. Reads the data, writes
-outputs/{dataset}_logistic_beta.pkl, an array (1, vocab), and a .json record beside it.
+default tolerance, before the optimum for large C, and rounding decides where: coefficients of
+sparse and dense counts can differ by several percent of the largest one. Reads the data. Writes
+outputs/{dataset}_logistic_beta.pkl, an array (1, vocab), and a .json record.
 """
 
 import argparse

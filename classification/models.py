@@ -1,4 +1,4 @@
-"""The classifier of method A.1: bidirectional LSTM, one attention head, and the KTIW probe β."""
+"""The classifier: bidirectional LSTM, one attention head, KTIW probe β (docs/method.md, 2.1)."""
 
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ from attention_dynamics.lstm import (
 CONFIG_KEYS = ("hidden_dim", "intermediate_dim", "embed_dim", "batch_size")
 
 
-class Reading(NamedTuple):
-    """What the model makes of a batch: score (batch,), alpha (tokens,), beta (tokens,)."""
+class Output(NamedTuple):
+    """Model outputs for a batch: score (batch,), alpha (tokens,), beta (tokens,)."""
 
     score: torch.Tensor
     alpha: torch.Tensor
@@ -26,7 +26,7 @@ class Reading(NamedTuple):
 
 
 class AttentionClassifier(nn.Module):
-    """score = Σ α_l β_l over the real tokens of a sentence (A.1).
+    """score = Σ α_l β_l over the real tokens of a sentence.
 
     Sentences are flat: the tokens of a batch one after another, with their lengths beside them.
     """
@@ -42,14 +42,14 @@ class AttentionClassifier(nn.Module):
         self.attn_intermediate2logit = nn.Linear(config["intermediate_dim"], 1)
         self.hidden2beta = nn.Linear(2 * hidden, 1)
 
-    def forward(self, ids: torch.Tensor, lengths: torch.Tensor) -> Reading:
+    def forward(self, ids: torch.Tensor, lengths: torch.Tensor) -> Output:
         """Read token ids (tokens,) of sentences with ``lengths`` (batch,), a CPU tensor."""
         words, tokens = ids.unique(return_inverse=True)
         embedded = self.embedding(words)  # each distinct word once
         states, _ = lstm_states(self.encoder, embedded, lengths, tokens)
         return self.attend(states, lengths)
 
-    def attend(self, states: torch.Tensor, lengths: torch.Tensor) -> Reading:
+    def attend(self, states: torch.Tensor, lengths: torch.Tensor) -> Output:
         """As forward, from the encoder's states (tokens, 2 * hidden)."""
         beta = self.hidden2beta(states).squeeze(1)  # (tokens,)
         if self.uniform:
@@ -63,11 +63,11 @@ class AttentionClassifier(nn.Module):
         padded = logits.new_full((batch, src_len), -torch.inf).masked_scatter(real, logits)
         alpha = padded.softmax(dim=1)
         score = (alpha * beta.new_zeros(batch, src_len).masked_scatter(real, beta)).sum(dim=1)
-        return Reading(score, alpha[real], beta)
+        return Output(score, alpha[real], beta)
 
 
 def projected_words(model: AttentionClassifier, words: torch.Tensor) -> torch.Tensor:
-    """What the encoder's gates take from each of ``words`` (words,), (words, 8 * hidden)."""
+    """Input of the encoder's gates for each of ``words`` (words,), (words, 8 * hidden)."""
     with torch.no_grad():
         return input_projection(model.encoder, model.embedding(words))
 
@@ -78,8 +78,8 @@ def influence(
     tokens: torch.Tensor,
     lengths: torch.Tensor,
     labels: torch.Tensor,
-) -> tuple[Reading, torch.Tensor]:
-    """A reading, and Δ (tokens,): minus d(summed loss)/d(gate) at gates of 1.
+) -> tuple[Output, torch.Tensor]:
+    """Outputs, and Δ (tokens,): minus d(summed loss)/d(gate) at gates of 1.
 
     Neither the parameters nor the embeddings need a gradient, and no word is multiplied by the
     encoder's input weights again.
@@ -93,7 +93,7 @@ def influence(
     """
     packing = packing_of(lengths, tokens.device)
     states, kept = gated_states(model.encoder, projected, tokens, packing)
-    reading = model.attend(states.requires_grad_(), lengths)
-    loss = F.binary_cross_entropy_with_logits(reading.score, labels, reduction="sum")
+    output = model.attend(states.requires_grad_(), lengths)
+    loss = F.binary_cross_entropy_with_logits(output.score, labels, reduction="sum")
     loss.backward(inputs=[states])
-    return reading, -gate_gradients(model.encoder, projected, tokens, packing, kept, states.grad)
+    return output, -gate_gradients(model.encoder, projected, tokens, packing, kept, states.grad)

@@ -7,7 +7,7 @@ Reads outputs/{dataset}_logs.pkl (our format or the published layout), the basel
 embedding_beta.py and logistic_beta.py where they exist, and the words in data/{dataset}_train.json.
 Writes
 
-    {out_dir}/{dataset}_{split}_{top5|tau}.svg, .png, .csv   figure and its numbers (method A.1)
+    {out_dir}/{dataset}_{split}_{top5|tau}.svg, .png, .csv   figure and its numbers
     {out_dir}/{dataset}_tokens.html                          sentences with α and β^uf over training
 
 and prints their paths. The page needs no network; it opens in any browser, at one checkpoint with

@@ -1,14 +1,14 @@
-"""Train one classifier and keep its checkpoints (method A.1).
+"""Train one classifier and save its checkpoints (docs/method.md, section 2).
 
     python train_classifier.py --seed 20 --dataset Furd --steps 4000 --custom_saves
     0,10,50,100,150,200,250
 
-Reads data/{dataset}_{train,test}.json and data/w2v.pkl. Writes checkpoints, each a plain state_dict
-as it was BEFORE the update of its step (the last one after it), and run.json, which says how they
-came about, to
-models/{dataset}/h_dim={hidden_dim},b_size={batch_size},seed={seed},{normal|uniform}/. A run that
-was stopped goes on where it was when the same command is given again, to the same bytes. A finished
-run is left alone; --overwrite trains it anew.
+Reads data/{dataset}_{train,test}.json and data/w2v.pkl. Writes the checkpoints and run.json (how
+they were made) to
+models/{dataset}/h_dim={hidden_dim},b_size={batch_size},seed={seed},{normal|uniform}/. A checkpoint
+is a plain state_dict, taken BEFORE the update of its step; the last one is taken after it. The same
+command resumes an interrupted run, which ends in the same bytes. A finished run is left alone;
+--overwrite retrains it.
 """
 
 import argparse
@@ -94,7 +94,7 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 
 def batches(num_examples: int, batch_size: int, steps: int, seed: int):
-    """The examples (batch,) of each step: a new order every floor(N / batch_size) steps (A.1).
+    """The examples (batch,) of each step: a new order every floor(N / batch_size) steps.
 
     The orders come from a generator of their own, so that nothing else can change them.
     """
@@ -108,7 +108,7 @@ def batches(num_examples: int, batch_size: int, steps: int, seed: int):
 
 @torch.no_grad()
 def accuracy(model: AttentionClassifier, split: Split, device: torch.device) -> float:
-    """The share of examples on the right side of score 0."""
+    """Fraction of the examples on the correct side of score 0."""
     correct = 0
     for examples in eval_batches(split):
         ids, lengths, labels = split.batch(examples)
@@ -149,7 +149,7 @@ def train(
     folder: Path,
     device: torch.device,
 ) -> None:
-    """Train in ``folder`` to the end, from where an earlier process was stopped there, if any."""
+    """Train in ``folder`` to the end; resumes an interrupted run."""
     optimizer = torch.optim.Adam(model.parameters(), fused=device.type != "mps")
     order = batches(len(dataset.train), settings["config"]["batch_size"], args.steps, args.seed)
     saves, last = settings["saves"], args.steps - 1
@@ -231,7 +231,7 @@ def main(argv=None) -> None:
     folder = run_folder(args.dataset, config, args.seed, args.uniform)
     with locked(folder):
         if not begin_run(folder, settings, args.overwrite):
-            print(f"{folder} is finished already; --overwrite trains it anew")
+            print(f"{folder} is finished already; --overwrite retrains it")
             return
         train(model, dataset, test, args, settings, folder, device)
 

@@ -21,14 +21,14 @@ from attention_dynamics.storage.files import read_json
 
 
 def truth_path(dataset: str) -> Path:
-    """Where the true word alignment of a data set lies, if there is one."""
+    """Path of the true word alignment of a dataset, which may not exist."""
     layout = LAYOUTS.get(dataset)
     return Path("data") / (layout.folder if layout else dataset) / "truth.json"
 
 
 def true_cells(dataset: str, logs: Logs, pieces: SentencePieceProcessor) -> np.ndarray | None:
     """(scores,) bool: do the words of this target and source piece of a validation pair translate
-    each other? None when the data set has no truth.
+    each other? None if the dataset has no truth.
     """
     if not truth_path(dataset).exists():
         return None
@@ -47,7 +47,7 @@ def alignment_rows(dataset: str, logs: Logs, pieces: SentencePieceProcessor) -> 
     highest of them; then in both the mean over the pieces of the target word. <s> and </s> are no
     words. "chance" is the exact expectation for source words drawn at random.
 
-    Empty when the data set has no truth; None where a run has no such checkpoint, or its scores are
+    Empty if the dataset has no truth; None where a run has no such checkpoint, or its scores are
     NaN. Raises InputError when the truth does not fit the logs.
     """
     if not truth_path(dataset).exists():
@@ -138,7 +138,7 @@ def word_places(ids: Ragged, pieces: SentencePieceProcessor) -> tuple[np.ndarray
     if ids.values.max() >= pieces.vocab_size():
         raise InputError(
             f"the logs hold piece {ids.values.max()}, but the vocabulary has "
-            f"{pieces.vocab_size()} pieces: prepare, train and dump the data set again"
+            f"{pieces.vocab_size()} pieces: prepare, train and dump the dataset again"
         )
     begins = np.array([pieces.id_to_piece(i).startswith("▁") for i in range(pieces.vocab_size())])
     special = np.isin(ids.values, [PAD, BOS, EOS])
@@ -175,6 +175,6 @@ def _true_links(dataset: str, logs: Logs, grid: WordGrid) -> Ragged:
     except (KeyError, IndexError, TypeError, ValueError):
         raise InputError(
             f"true alignment {path} does not fit the logs of {dataset}: prepare, train and dump "
-            "the data set again"
+            "the dataset again"
         ) from None
     return Ragged(linked, grid.offsets)

@@ -1,4 +1,4 @@
-"""The logs of a dataset, and its baselines β^px and β^ibm1 in the layout of the logs (A.2)."""
+"""The logs of a dataset, and its baselines β^px and β^ibm1 in the layout of the logs."""
 
 import numpy as np
 from data import token_pairs
@@ -45,7 +45,7 @@ def _of_table(content: object, logs: Logs) -> np.ndarray:
         isinstance(part, np.ndarray) and part.ndim == 1 and part.dtype.kind == "i"
         for part in (indices, indptr)
     ):
-        raise ValueError("holds no sparse table: its indices are no arrays of whole numbers")
+        raise ValueError("holds no sparse table: its indices are not integer arrays")
     if not isinstance(shape, tuple) or len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"holds no square table: its shape is {shape}")
     data = number_array(data, 1)
@@ -57,12 +57,12 @@ def _of_table(content: object, logs: Logs) -> np.ndarray:
     except (ValueError, TypeError, IndexError, OverflowError) as error:
         raise ValueError(f"holds no sparse table: {error}") from None
     if not table.has_canonical_format:
-        raise ValueError("holds no sparse table: its columns do not rise in each row")
+        raise ValueError("holds no sparse table: its columns are not ascending in each row")
     _check_vocabulary(table.shape, logs)
     # A pair of pieces that no training sentence holds has the probability 0.
     src, trg, _ = token_pairs(logs.src, logs.trg)
     rows = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
-    used = rows * table.shape[1] + table.indices  # rising
+    used = rows * table.shape[1] + table.indices  # ascending
     wanted = src.astype(np.int64) * table.shape[1] + trg
     if not len(used):
         raise ValueError("holds an empty table")

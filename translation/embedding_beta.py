@@ -1,14 +1,14 @@
-"""β^px: the KTIW of a bag-of-words translator that knows no order and no attention (method A.2).
+"""Train β^px, the KTIW of a bag-of-words translator (docs/method.md, section 3.4).
 
     python embedding_beta.py --dataset multi30k
 
-The mean of the embeddings of the source pieces -> linear -> log-softmax over all pieces, trained
-with Adam on the summed negative log-probabilities of the target pieces of each batch (those after
-<s>: departure 5). β is taken from the epoch with the lowest validation loss (the untrained state
-counts as the first). Reads the data, writes outputs/{dataset}embedding{embed_dim}translation.pkl,
-an array (vocab, vocab): softmax(E W^T), row = source piece, column = target piece; and a .json
-record beside it. When it is stopped, the same command goes on where it was (from a .state file
-beside the output).
+The mean of the embeddings of the source pieces -> linear -> log-softmax over all pieces, without
+word order or attention, trained with Adam on the summed negative log-probabilities of the target
+pieces of each batch (those after <s>: departure 5). β is taken after the epoch with the lowest
+validation loss; the untrained model counts as the first. Reads the data. Writes
+outputs/{dataset}embedding{embed_dim}translation.pkl, an array (vocab, vocab): softmax(E W^T), row =
+source piece, column = target piece; and a .json record. The same command resumes an interrupted
+training, from a .state file in outputs/.
 """
 
 import argparse

@@ -1,18 +1,18 @@
-"""Dump α, β, Δ, accuracy, perplexity and BLEU of every checkpoint of a data set (method A.2).
+"""Dump α, β, Δ, accuracy, perplexity and BLEU of every checkpoint (docs/method.md, section 3).
 
     python eval_dump.py --dataset multi30k --include_train_subset
     python eval_dump.py --dataset multi30k --include_train_subset --eval_bleu last
 
-Reads configs/{dataset}_log.json (the checkpoints to look at), their files in models/, and the data.
---make_log_config first writes that list from the runs that are there (own data).
-Writes outputs/{dataset}_logs.pkl: of all validation pairs ("val") and, with
---include_train_subset, of as many training pairs ("train", always the same draw); Δ only where the
-config entry says "calculate_grad": true. The format is described in
-attention_dynamics/analysis/logs.py;
---layout published writes the dicts of the papers' code instead. outputs/{dataset}_logs.json says
-how the dump came about, with sacrebleu's signature; a dump that is up to date is left alone.
-What is dumped of each checkpoint is kept in outputs/{dataset}_logs.parts/ until all are: when it is
-stopped, the same command goes on.
+Reads configs/{dataset}_log.json (the checkpoints to evaluate), their files in models/, and the
+data. --make_log_config first writes that list from the finished runs in models/ (own data).
+
+Writes outputs/{dataset}_logs.pkl, with scores of all validation pairs ("val") and, with
+--include_train_subset, of as many training pairs ("train", always the same sample); Δ only where
+the config entry says "calculate_grad": true. The format is described in
+attention_dynamics/analysis/logs.py; --layout published writes the dicts of the papers' code
+instead. The record outputs/{dataset}_logs.json describes how the dump was made, with sacrebleu's
+signature. A dump that is up to date is left alone. The same command resumes an interrupted dump,
+from the checkpoints saved in outputs/{dataset}_logs.parts/.
 """
 
 import argparse
@@ -63,18 +63,18 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--beam_size",
         type=count,
         default=BEAM_SIZE,
-        help="hypotheses kept while translating; 1 is greedy decoding (default: %(default)s)",
+        help="hypotheses per sentence in beam search; 1 is greedy decoding (default: %(default)s)",
     )
     parser.add_argument(
         "--include_train_subset",
         action="store_true",
-        help="training pairs too, as many as there are validation pairs",
+        help="training pairs in addition, as many as validation pairs",
     )
     parser.add_argument(
         "--grad_bsize",
         type=count,
         default=16,
-        help="sentence pairs whose Δ is computed at once (default: %(default)s)",
+        help="number of sentence pairs whose Δ is computed at once (default: %(default)s)",
     )
     add_dump_options(parser)
     return parser.parse_args(argv)

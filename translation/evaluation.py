@@ -1,4 +1,4 @@
-"""Token accuracy and perplexity of a translator on sentence pairs (A.2)."""
+"""Token accuracy and perplexity of a translator on sentence pairs."""
 
 import math
 

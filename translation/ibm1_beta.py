@@ -1,11 +1,11 @@
-"""β^ibm1: the lexical translation table of IBM Model 1 (Brown et al. 1993), beside β^px.
+"""Train β^ibm1, the lexical translation table of IBM Model 1 (Brown et al. 1993), beside β^px.
 
     python ibm1_beta.py --dataset multi30k
 
-A table t(target piece | source piece) that knows nothing of neural nets, trained by expectation
-maximisation on the training pairs: every target piece (</s> included) is aligned with one of the
-source pieces of its sentence (<s> and </s> included: they play the part of the model's empty word),
-all alignments alike before the first iteration. Reads the data, writes
+A table t(target piece | source piece) without any neural network, trained by expectation
+maximisation on the training pairs. Every target piece (</s> included) is aligned with one of the
+source pieces of its sentence (<s> and </s> included, in place of the model's empty word); before
+the first iteration all alignments are equally likely. Reads the data. Writes
 outputs/{dataset}_ibm1_beta.pkl, a sparse matrix (compressed rows: {"data", "indices", "indptr",
 "shape"}; row = source piece, column = target piece, rows sum to 1), and a .json record with the
 perplexity of the training targets before the first iteration and after each.
@@ -24,7 +24,7 @@ from attention_dynamics.cli import count, run_script, script_parser
 from attention_dynamics.runs.outputs import output
 from attention_dynamics.runs.paths import ibm1_beta_path
 
-# Source-target token pairs looked at together.
+# Source-target token pairs in memory together.
 _TOKEN_PAIRS = 1 << 22
 
 

@@ -1,4 +1,4 @@
-"""The translator of method A.2: LSTM encoder and decoder, one attention head."""
+"""The translator: LSTM encoder and decoder, one attention head (docs/method.md, section 3.1)."""
 
 import torch
 from data import Batch
@@ -11,7 +11,7 @@ CONFIG_KEYS = ("hidden_dim", "dropout", "num_layers", "batch_size")
 
 
 class AttentionTranslator(nn.Module):
-    """log p(y_t) = log softmax(W relu(F [d_t; P c_t])), c_t = Σ_s α_ts e_s (A.2).
+    """log p(y_t) = log softmax(W relu(F [d_t; P c_t])), c_t = Σ_s α_ts e_s.
 
     Sentences are flat: the tokens of a batch one after another, with their lengths beside them.
     """

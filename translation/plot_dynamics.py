@@ -9,7 +9,7 @@ embedding_beta.py and ibm1_beta.py where they exist, the pieces of data/, and th
 where data/ has one (toy). Writes
 
     {out_dir}/{dataset}_{split}_{acc|bleu}_{top5|tau}.svg, .png, .csv
-                                            figure and its numbers (method A.2)
+                                            figure and its numbers
     {out_dir}/{dataset}_matrices.html       sentence pairs with α and β^uf over training
 
 and prints their paths. The page needs no network; it opens in any browser, at one checkpoint with

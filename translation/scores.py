@@ -1,4 +1,4 @@
-"""α, β and Δ of a batch, and the prediction of its targets, by a translator (A.2)."""
+"""α, β and Δ of a batch, and the prediction of its targets (docs/method.md, section 3.2)."""
 
 from typing import NamedTuple
 
@@ -117,7 +117,7 @@ def _pairs_of(batch: Batch) -> _Pairs:
 
 @torch.no_grad()
 def score_batch(model: AttentionTranslator, batch: Batch, with_grad: bool) -> Output:
-    """α, β and, if ``with_grad``, Δ of a batch (A.2), by a model in evaluation mode.
+    """α, β and, if ``with_grad``, Δ of a batch, by a model in evaluation mode.
 
     β_ts is the log-probability of the correct target if all attention sat on s. Δ_ts is minus
     d(-log p(y_t))/dgate_s, where each source embedding is multiplied by a gate of 1.

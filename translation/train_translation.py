@@ -1,15 +1,14 @@
-"""Train one translator and keep its checkpoints (method A.2).
+"""Train one translator and save its checkpoints (docs/method.md, section 3).
 
     python train_translation.py --seed 20 --dataset multi30k --epochs 20 --save_every 2000 \\
         --custom_saves 0,50,100,500,1000,1500
 
-Reads the sentence pairs in data/ (the shared sentencepiece vocabulary of 8000 pieces is trained
-when it is not there). Writes checkpoints, each a plain state_dict as it was BEFORE the update of
-its step (the last one after it); "model", that of the epoch with the best validation token
-accuracy; and run.json, which says how they came about, to
-models/{dataset}/h_dim={h},dropout={d},b_size={bs},seed={seed},{normal|uniform}/. A run that was
-stopped goes on where it was when the same command is given again, to the same bytes. A finished run
-is left alone; --overwrite trains it anew.
+Reads the sentence pairs in data/; trains the shared sentencepiece vocabulary of 8000 pieces if it
+does not exist. Writes the checkpoints and run.json (how they were made) to
+models/{dataset}/h_dim={h},dropout={d},b_size={bs},seed={seed},{normal|uniform}/. A checkpoint is a
+plain state_dict, taken BEFORE the update of its step; the last one is taken after it; "model" is
+that of the epoch with the best validation token accuracy. The same command resumes an interrupted
+run, which ends in the same bytes. A finished run is left alone; --overwrite retrains it.
 """
 
 import argparse
@@ -86,7 +85,7 @@ def train(
     folder: Path,
     device: torch.device,
 ) -> None:
-    """Train in ``folder`` to the end, from where an earlier process was stopped there, if any."""
+    """Train in ``folder`` to the end; resumes an interrupted run."""
     optimizer = torch.optim.Adam(model.parameters(), fused=device.type != "mps")
     batch_size, saves = settings["config"]["batch_size"], settings["saves"]
     order = np.random.default_rng(args.seed)  # of the pairs; dropout draws from torch's generator
@@ -179,7 +178,7 @@ def main(argv=None) -> None:
     folder = run_folder(args.dataset, config, args.seed, args.uniform)
     with locked(folder):
         if not begin_run(folder, settings, args.overwrite):
-            print(f"{folder} is finished already; --overwrite trains it anew")
+            print(f"{folder} is finished already; --overwrite retrains it")
             return
         train(model, dataset, args, settings, folder, device)
 

@@ -1,4 +1,4 @@
-"""Dumps: scores and performance of every checkpoint of a log config, saved one by one (A.1, A.2).
+"""Dumps: scores and performance of every checkpoint of a log config, saved one by one.
 
 The ``eval_dump.py`` scripts contribute the forward pass: what one checkpoint gives on the examples.
 """

@@ -53,7 +53,7 @@ class AnalysisInputs:
         """Raise InputError if the logs were made from data with another checksum."""
         if self.data is not None and self.data != checksum:
             raise InputError(
-                f"the logs of {self.logs.dataset} were made from other data than data/ holds now: "
+                f"the logs of {self.logs.dataset} do not match the current data: "
                 "prepare that data again, or train and dump again"
             )
 
@@ -103,7 +103,7 @@ def load_inputs(dataset: str, baselines: dict[str, Baseline], check: Callable) -
         check: called with the logs; raises ValueError with the reason when they are not such as the
             experiment dumps.
 
-    Raises InputError when the logs are missing, damaged or not finite, or when a baseline is, or
+    Raises InputError when the logs are missing, corrupt or not finite, or when a baseline is, or
     was made from other data.
     """
     check_name(dataset)
@@ -120,7 +120,7 @@ def load_inputs(dataset: str, baselines: dict[str, Baseline], check: Callable) -
     try:
         check(logs)
     except ValueError as error:
-        raise InputError(f"logs {path} are damaged: {error}") from None
+        raise InputError(f"logs {path} are corrupt: {error}") from None
     for name, iteration, kind in logs.arrays:
         for split in ("val", "train"):
             if kind == "grad" and not logs.has_scores(name, iteration, kind, split):

@@ -1,4 +1,4 @@
-"""Collect the paper's statistics of several datasets in one results pickle (A.1, A.2).
+"""Collect the paper's statistics of several datasets in one results pickle.
 
 The ``collect_*_stats.py`` scripts contribute their inputs and performances.
 """

@@ -1,4 +1,4 @@
-"""Plot the dynamics of one dataset: figures of its statistics, and a page of examples (A.1, A.2).
+"""Plot the dynamics of one dataset: figures of its statistics, and a page of examples.
 
 The ``plot_dynamics.py`` scripts contribute their inputs and write the page.
 """

@@ -25,14 +25,14 @@ MOST_CHECKPOINTS = 10**5
 
 
 def steps_to_save(steps: int, save_every: int, custom_saves: list[int] | None) -> list[int]:
-    """The steps below ``steps`` that keep a checkpoint, rising; the last one always does.
+    """The steps below ``steps`` with a checkpoint, ascending; the last one always has one.
 
     Custom ones beyond the last step are left out, with a note on stderr. Raises InputError for more
     than ``MOST_CHECKPOINTS``.
     """
     if steps // save_every > MOST_CHECKPOINTS:
         raise InputError(
-            f"{steps:,} steps with --save_every {save_every} keep more than {MOST_CHECKPOINTS:,} "
+            f"{steps:,} steps with --save_every {save_every} save more than {MOST_CHECKPOINTS:,} "
             "checkpoints: give a larger --save_every, or train for less"
         )
     beyond = [step for step in custom_saves or [] if step >= steps]
@@ -61,13 +61,13 @@ def save_checkpoint(path: Path, model: nn.Module) -> None:
 def load_checkpoint(path: Path, model: nn.Module) -> None:
     """Load the ``state_dict`` at ``path`` into ``model``; nothing but tensors is unpickled.
 
-    Raises InputError naming the file when it is missing, damaged, or of other dimensions.
+    Raises InputError naming the file when it is missing, corrupt, or has other dimensions.
     """
-    damaged = (
-        "is damaged or holds more than tensors: refused (nothing was run); train its run again "
+    corrupt = (
+        "is corrupt or holds more than tensors: refused (nothing was run); train its run again "
         "with --overwrite"
     )
-    state = read_tensors(path, "checkpoint", damaged)
+    state = read_tensors(path, "checkpoint", corrupt)
     expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
         raise InputError(f"checkpoint {path} is not a state_dict of tensors")
@@ -89,10 +89,10 @@ def load_checkpoint(path: Path, model: nn.Module) -> None:
     model.load_state_dict(state)
 
 
-def read_tensors(path: Path, what: str, damaged: str) -> object:
+def read_tensors(path: Path, what: str, corrupt: str) -> object:
     """What torch saved at ``path``, on the CPU; nothing but plain data and tensors is unpickled.
 
-    Raises InputError "{what} {path} {damaged}" when it is damaged, and when there is no file.
+    Raises InputError "{what} {path} {corrupt}" if the file is corrupt, and if it does not exist.
     """
     with opened(path, what) as stream:
         try:
@@ -101,11 +101,11 @@ def read_tensors(path: Path, what: str, damaged: str) -> object:
                 _check_sums(stream)
                 return torch.load(stream, map_location="cpu", weights_only=True)
         except Exception:  # torch wraps what goes wrong in many types, and advises to run the file
-            raise InputError(f"{what} {path} {damaged}") from None
+            raise InputError(f"{what} {path} {corrupt}") from None
 
 
 def _check_sums(stream: BinaryIO) -> None:
-    """Raise ValueError when the checksums of a zip file, which torch does not look at, are wrong.
+    """Raise ValueError when the checksums of a zip file, which torch does not check, are wrong.
 
     Checkpoints of the first versions of torch are none: nothing is known of their content.
     """
@@ -119,7 +119,7 @@ def _check_sums(stream: BinaryIO) -> None:
                 if member.is_dir() or member.external_attr & _DOS_FOLDER:
                     raise ValueError("torch writes no folders")
             if name := archive.testzip():
-                raise ValueError(f"{name} is damaged")
+                raise ValueError(f"{name} is corrupt")
     stream.seek(0)
 
 
@@ -172,7 +172,7 @@ def missing_checkpoints_error(
     dataset = Path(config).stem.removesuffix("_log")
     grid = f"; all runs of the grid: DATASETS={dataset} bash train_runs.sh"
     return InputError(
-        f"{len(missing)} checkpoint(s) of {config} are missing (to look at those that are there: "
+        f"{len(missing)} checkpoint(s) of {config} are missing (to evaluate the existing ones: "
         f"python eval_dump.py --dataset {dataset} --make_log_config --overwrite"
         f"{grid if len(commands) > 1 else ''}): {files}. Make them with: {' && '.join(commands)}"
     )

@@ -21,7 +21,7 @@ from attention_dynamics.storage.files import read_json, write_json
 
 
 def read_config(path: str | os.PathLike, required: tuple[str, ...]) -> dict:
-    """A model config: the required keys, each a whole number above 0; ``dropout`` from 0 below 1.
+    """A model config: the required keys, each a positive integer; ``dropout`` from 0 to below 1.
 
     Raises InputError that names what is missing or wrong.
     """
@@ -46,7 +46,7 @@ def read_config(path: str | os.PathLike, required: tuple[str, ...]) -> dict:
                 )
         elif type(number) is not int or not 1 <= number <= 10**6:
             raise InputError(
-                f"config {path}: {key} must be a whole number above 0 (at most 1e6), not {number!r}"
+                f"config {path}: {key} must be a positive integer (at most 1e6), not {number!r}"
             )
     return {key: config[key] for key in required}
 
@@ -58,8 +58,8 @@ def read_log_config(path: str | os.PathLike) -> list[dict]:
     """
     if not os.path.exists(path):
         raise InputError(
-            f"log config {path} does not exist; it lists the checkpoints to look at: let "
-            "--make_log_config of eval_dump.py write it from the runs that are there"
+            f"log config {path} does not exist; it lists the checkpoints to evaluate: let "
+            "--make_log_config of eval_dump.py write it from the finished runs"
         )
     entries = read_json(path, "log config")
     if not isinstance(entries, list) or not entries:
@@ -99,12 +99,12 @@ def read_log_config(path: str | os.PathLike) -> list[dict]:
 def absent_data_error(
     dataset: str, path: Path, there: Iterable[str], public: Iterable[str], own: str
 ) -> InputError:
-    """That there is no such data set, with the nearest name, and how prepare_data.py makes it.
+    """The error that a dataset does not exist, with the nearest name and the command to make it.
 
     Args:
         dataset: its name.
         path: the file that does not exist.
-        there: the names of the data sets that are there.
+        there: the names of the existing datasets.
         public: the names of those that prepare_data.py reads from --source.
         own: its options for any other.
     """
@@ -113,8 +113,8 @@ def absent_data_error(
     meant = difflib.get_close_matches(dataset.lower(), near, n=1)
     ways = {"toy": "", **dict.fromkeys(public, " --source PATH")}
     hints = [
-        f"no data set {dataset}: {path} does not exist",
-        f"data/ holds {', '.join(there)}" if there else "data/ holds no data set yet",
+        f"no dataset {dataset}: {path} does not exist",
+        f"data/ holds {', '.join(there)}" if there else "data/ holds no dataset yet",
         *(f"did you mean {near[name]}?" for name in meant if near[name] != dataset),
         f"make it with: python prepare_data.py --dataset {dataset}{ways.get(dataset, f' {own}')} "
         "(see its --help)",

@@ -1,4 +1,4 @@
-"""Train an embedding baseline β^px: a bag of embeddings without order and attention (A.1, A.2).
+"""Train an embedding baseline β^px: a bag of embeddings without order and attention.
 
 The ``embedding_beta.py`` scripts contribute the model and its losses.
 """
@@ -98,7 +98,7 @@ def train_baseline(
 ) -> list[float]:
     """Train ``model`` with Adam; it ends as it was after the epoch with the lowest validation loss.
 
-    The untrained model counts as a start (A.1); in the published code it never wins.
+    The untrained model counts as a start; in the published code it never wins.
 
     Args:
         model: on its device.

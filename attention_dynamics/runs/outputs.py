@@ -168,12 +168,12 @@ def load_state(path: Path, settings: dict) -> object | None:
     """
     if not path.exists():
         return None
-    damaged = "is damaged: remove it, and what it was kept for is made again"
-    file = read_tensors(path, "file", damaged)
+    corrupt = "is corrupt: remove it and run the same command again"
+    file = read_tensors(path, "file", corrupt)
     try:
         earlier, content = dict(json.loads(file["settings"])), file["content"]
     except (KeyError, TypeError, ValueError):
-        raise InputError(f"file {path} {damaged}") from None
+        raise InputError(f"file {path} {corrupt}") from None
     if what := differences(earlier, json.loads(_text_of(settings))):
         raise InputError(
             f"{path} belongs to an unfinished run of other settings ({what}); --overwrite replaces "

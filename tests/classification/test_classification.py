@@ -1,4 +1,4 @@
-"""The classification scripts on a small data set: training, dumps, baselines, the whole chain."""
+"""The classification scripts on a small dataset: training, dumps, baselines, the whole chain."""
 
 import json
 import pickle
@@ -383,7 +383,7 @@ def test_a_dump_that_is_up_to_date_is_left_alone(small_set, classification, caps
     classification.eval_dump.main(["--dataset", "small"])
     assert "up to date" in capsys.readouterr().out
     assert Path("outputs/small_logs.pkl").stat().st_mtime_ns == before
-    # A checkpoint trained anew makes it stale.
+    # A retrained checkpoint makes it stale.
     args = ["--dataset", "small", "--seed", "20", "--steps", "12", "--custom_saves", "0,5"]
     classification.train_classifier.main([*args, "--overwrite", "--config", "configs/model.json"])
     classification.eval_dump.main(["--dataset", "small", "--test_set_size", "10"])

@@ -36,7 +36,7 @@ def test_an_unknown_data_set_names_those_that_are_there(small_set):
     process = run_script(
         "classification/train_classifier.py", "--dataset", "Furd", "--seed", 1, cwd=small_set
     )
-    assert_refused(process, "no data set Furd", "data/ holds small", "prepare_data.py")
+    assert_refused(process, "no dataset Furd", "data/ holds small", "prepare_data.py")
     assert not (small_set / "models").exists()
 
 
@@ -94,7 +94,7 @@ def test_all_missing_checkpoints_are_named_with_the_command(small_set, classific
         process,
         "7 checkpoint(s) of configs/small_log.json are missing",
         "seed=20,normal/{model5}",
-        "missing (to look at those that are there: python eval_dump.py --dataset small "
+        "missing (to evaluate the existing ones: python eval_dump.py --dataset small "
         "--make_log_config --overwrite; all runs of the grid: DATASETS=small bash train_runs.sh): ",
         "seed=13,normal/{model0,5,11}",
         "seed=12,uniform/{model0,5,11}",
@@ -109,7 +109,7 @@ def test_missing_checkpoints_of_one_run(small_set, classification):
     write_json("configs/small_log.json", read_json("configs/small_log.json")[:3])
     message = refused(classification.eval_dump.main, ["--dataset", "small"])
     assert message.startswith(
-        "3 checkpoint(s) of configs/small_log.json are missing (to look at those that are there: "
+        "3 checkpoint(s) of configs/small_log.json are missing (to evaluate the existing ones: "
         "python eval_dump.py --dataset small --make_log_config --overwrite): models/small/"
     )
     assert "/{model0,5,11}. Make them with: python train_classifier.py" in message

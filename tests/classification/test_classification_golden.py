@@ -97,5 +97,5 @@ def test_logistic_beta(golden_classification, classification):
     ours = load_pickle("outputs/Furd_logistic_beta.pkl")
     golden = load_pickle("golden/Furd_logistic_beta.pkl")
     assert ours.shape == golden.shape == (1, 64)
-    # Sparse and dense products round differently along the optimiser's path: 1e-4 relative.
+    # Sparse and dense products round differently along the optimizer's path: 1e-4 relative.
     np.testing.assert_allclose(ours, golden, rtol=1e-4, atol=1e-6)

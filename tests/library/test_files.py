@@ -141,7 +141,7 @@ def test_configs_without_a_key_or_with_odd_numbers_are_refused(tmp_path):
         read_config(path, ("hidden_dim", "batch_size"))
     for odd in (0, -3, 2.5, "4", True, None):
         write_json(path, {"hidden_dim": odd})
-        with pytest.raises(InputError, match="hidden_dim must be a whole number above 0"):
+        with pytest.raises(InputError, match="hidden_dim must be a positive integer"):
             read_config(path, ("hidden_dim",))
     write_json(path, [1])
     with pytest.raises(InputError, match="must be a JSON object"):
@@ -184,10 +184,10 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path):
     whole = (tmp_path / "model0").read_bytes()
     for end in range(0, len(whole), 101):
         (tmp_path / "cut").write_bytes(whole[:end])
-        with pytest.raises(InputError, match="cut is damaged"):
+        with pytest.raises(InputError, match="cut is corrupt"):
             load_checkpoint(tmp_path / "cut", nn.Linear(3, 2))
     torch.save(nn.Linear(3, 2), tmp_path / "code")
-    with pytest.raises(InputError, match="code is damaged or holds more than tensors"):
+    with pytest.raises(InputError, match="code is corrupt or holds more than tensors"):
         load_checkpoint(tmp_path / "code", nn.Linear(3, 2))
     torch.save({"weight": 3}, tmp_path / "odd")
     with pytest.raises(InputError, match="not a state_dict of tensors"):

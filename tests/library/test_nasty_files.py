@@ -195,7 +195,7 @@ def test_checkpoints_with_a_changed_byte():
         changed = bytearray(whole)
         changed[place] ^= 1 << bit
         Path("model0").write_bytes(changed)
-        assert "model0 is damaged" in refusal(load_checkpoint, Path("model0"), nn.Linear(4, 4))
+        assert "model0 is corrupt" in refusal(load_checkpoint, Path("model0"), nn.Linear(4, 4))
 
 
 def test_checkpoints_that_are_compressed():
@@ -204,7 +204,7 @@ def test_checkpoints_that_are_compressed():
     with zipfile.ZipFile("model0") as stored, zipfile.ZipFile("bomb", "w", 8) as packed:
         for member in stored.infolist():
             packed.writestr(member.filename, stored.read(member))
-    assert "bomb is damaged" in refusal(load_checkpoint, Path("bomb"), nn.Linear(4, 4))
+    assert "bomb is corrupt" in refusal(load_checkpoint, Path("bomb"), nn.Linear(4, 4))
 
 
 def test_checkpoints_of_other_things():
@@ -213,9 +213,9 @@ def test_checkpoints_of_other_things():
         ("zip", b"PK\x05\x06" + bytes(18)),
     ):  # fmt: skip
         Path(name).write_bytes(content)
-        assert f"{name} is damaged" in refusal(load_checkpoint, Path(name), nn.Linear(4, 4))
+        assert f"{name} is corrupt" in refusal(load_checkpoint, Path(name), nn.Linear(4, 4))
     torch.save({"weight": Hostile()}, "nested")
-    assert "nested is damaged" in refusal(load_checkpoint, Path("nested"), nn.Linear(4, 4))
+    assert "nested is corrupt" in refusal(load_checkpoint, Path("nested"), nn.Linear(4, 4))
     assert not Path("harm").exists()
 
 

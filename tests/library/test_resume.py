@@ -131,7 +131,7 @@ def test_a_state_belongs_to_its_settings_and_model(tmp_path):
     with pytest.raises(InputError, match="format was 2, is 1"):
         load_state(path, {})
     torch.save([1], path)
-    with pytest.raises(InputError, match="state is damaged: remove it"):
+    with pytest.raises(InputError, match="state is corrupt: remove it"):
         train(path, 3)
 
 

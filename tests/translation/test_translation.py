@@ -1,4 +1,4 @@
-"""The translator's fast paths equal the plain reference, whatever the lengths (method A.2)."""
+"""The translator's fast paths equal the plain reference, whatever the lengths."""
 
 import numpy as np
 import pytest

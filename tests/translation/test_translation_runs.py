@@ -28,7 +28,7 @@ TRAIN = ["--dataset", "small", "--seed", "20", "--epochs", "2", "--custom_saves"
 
 @pytest.fixture
 def small(tmp_path, monkeypatch, translation) -> Path:
-    """A working directory with a data set "small" of 40 + 12 pairs, a small model, a log config."""
+    """A working directory with a dataset "small" of 40 + 12 pairs, a small model, a log config."""
     monkeypatch.chdir(tmp_path)
     make_small_pairs(tmp_path, translation)
     return tmp_path
@@ -191,7 +191,7 @@ def test_an_unknown_data_set_names_those_that_are_there(small):
     process = run_script(
         "translation/train_translation.py", "--dataset", "multi30k", "--seed", 1, cwd=small
     )
-    assert_refused(process, "no data set multi30k", "data/ holds small", "prepare_data.py")
+    assert_refused(process, "no dataset multi30k", "data/ holds small", "prepare_data.py")
     assert not (small / "models").exists()
 
 
@@ -311,8 +311,8 @@ def test_all_missing_checkpoints_are_named_with_the_command(small, translation):
     [
         ({"dropout": 1.0}, "dropout must be from 0 to below 1, not 1.0"),
         ({"dropout": "0.5"}, "dropout must be from 0 to below 1"),
-        ({"num_layers": 0}, "num_layers must be a whole number above 0"),
-        ({"hidden_dim": 2.5}, "hidden_dim must be a whole number"),
+        ({"num_layers": 0}, "num_layers must be a positive integer"),
+        ({"hidden_dim": 2.5}, "hidden_dim must be a positive integer"),
     ],
 )
 def test_configs_with_wrong_values(small, translation, change, message):
@@ -461,9 +461,9 @@ def test_tables_of_ibm1_that_are_none(small, translation):
         ({"shape": (SMALL_VOCAB,)}, "no square table"),
         ({"shape": (SMALL_VOCAB, 10**30)}, "no square table"),
         ({"shape": (10**30, 10**30)}, "no sparse table"),
-        ({"indices": [0, 1]}, "its indices are no arrays of whole numbers"),
+        ({"indices": [0, 1]}, "its indices are not integer arrays"),
         ({"indices": np.array([0, 99])}, "no sparse table: indices must be < 45"),
-        (unsorted, "its columns do not rise in each row"),
+        (unsorted, "its columns are not ascending in each row"),
         (
             {"data": np.ones(0), "indices": empty, "indptr": 0 * np.arange(SMALL_VOCAB + 1)},
             "empty table",
