@@ -32,9 +32,9 @@ from models import CONFIG_KEYS, AttentionClassifier
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from attention_dynamics.cli import InputError, count, run_script, script_parser, seed, step_list
-from attention_dynamics.device import add_device_options, peak_memory_mb, set_seed, setup_device
-from attention_dynamics.runs.checkpoints import steps_to_save
+from attention_dynamics.cli import InputError, count, run_script, script_parser, seed
+from attention_dynamics.device import peak_memory_mb, set_seed, setup_device
+from attention_dynamics.runs.checkpoints import add_training_options, steps_to_save
 from attention_dynamics.runs.configs import read_config
 from attention_dynamics.runs.paths import checkpoint_path, run_folder, state_path
 from attention_dynamics.runs.records import begin_run, finish_run, locked
@@ -57,30 +57,10 @@ def parse_args(argv=None) -> argparse.Namespace:
         help="updates; the paper's grid: 4000 (default: %(default)s)",
     )
     parser.add_argument(
-        "--uniform",
-        action="store_true",
-        help="freeze the attention uniform (the run that gives β^uf)",
-    )
-    parser.add_argument(
-        "--config", default="configs/model.json", help="model config (default: %(default)s)"
-    )
-    parser.add_argument(
         "--test_set_size",
         type=count,
         default=4000,
         help="number of leading test examples for the test accuracy (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--save_every",
-        type=count,
-        default=250,
-        help="steps between checkpoints (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--custom_saves",
-        type=step_list,
-        default=None,
-        help="additional checkpoint steps, such as 0,10,50 (default: none)",
     )
     parser.add_argument(
         "--pretrained_embeddings",
@@ -88,8 +68,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         help="start the embeddings from data/w2v.pkl; as published they only steer the vocabulary "
         "(departure 2, default: off)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="retrain a run from the start")
-    add_device_options(parser)
+    add_training_options(parser)
     return parser.parse_args(argv)
 
 

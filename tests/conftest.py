@@ -243,3 +243,13 @@ def assert_refused(process: subprocess.CompletedProcess, *parts: str) -> None:
     assert "\n" not in line, line
     for part in parts:
         assert part in line, line
+
+
+def refused(main, args: list[str]) -> str:
+    """The message, of one line, with which ``main`` rejects its arguments or its input."""
+    from attention_dynamics.cli import InputError
+
+    with pytest.raises(InputError) as error:
+        main(args)
+    assert "\n" not in str(error.value)
+    return str(error.value)

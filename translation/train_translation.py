@@ -25,9 +25,9 @@ from models import CONFIG_KEYS, AttentionTranslator
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from attention_dynamics.cli import count, run_script, script_parser, seed, step_list
-from attention_dynamics.device import add_device_options, peak_memory_mb, set_seed, setup_device
-from attention_dynamics.runs.checkpoints import steps_to_save
+from attention_dynamics.cli import count, run_script, script_parser, seed
+from attention_dynamics.device import peak_memory_mb, set_seed, setup_device
+from attention_dynamics.runs.checkpoints import add_training_options, steps_to_save
 from attention_dynamics.runs.configs import read_config
 from attention_dynamics.runs.paths import checkpoint_path, run_folder, state_path
 from attention_dynamics.runs.records import begin_run, finish_run, locked
@@ -52,28 +52,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         default=20,
         help="passes over the training pairs; the paper's grid: 20 to 40 (default: %(default)s)",
     )
-    parser.add_argument(
-        "--uniform",
-        action="store_true",
-        help="freeze the attention uniform (the run that gives β^uf)",
-    )
-    parser.add_argument(
-        "--config", default="configs/model.json", help="model config (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--save_every",
-        type=count,
-        default=250,
-        help="steps between checkpoints (default: %(default)s; the grid: 2000)",
-    )
-    parser.add_argument(
-        "--custom_saves",
-        type=step_list,
-        default=None,
-        help="additional checkpoint steps, such as 0,50,100 (default: none)",
-    )
-    parser.add_argument("--overwrite", action="store_true", help="retrain a run from the start")
-    add_device_options(parser)
+    add_training_options(parser)
     return parser.parse_args(argv)
 
 

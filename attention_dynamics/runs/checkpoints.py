@@ -1,5 +1,6 @@
 """Checkpoints: plain state_dicts that are written atomically and read as data."""
 
+import argparse
 import io
 import os
 import sys
@@ -12,7 +13,8 @@ from typing import BinaryIO
 import torch
 from torch import nn
 
-from attention_dynamics.cli import InputError
+from attention_dynamics.cli import InputError, count, step_list
+from attention_dynamics.device import add_device_options
 from attention_dynamics.runs.paths import checkpoint_path
 from attention_dynamics.runs.records import check_trained_on
 from attention_dynamics.storage.files import (
@@ -22,6 +24,31 @@ from attention_dynamics.storage.files import (
 
 # More files than a folder, or a list in memory, should hold.
 MOST_CHECKPOINTS = 10**5
+
+
+def add_training_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that the training scripts of both experiments have."""
+    parser.add_argument(
+        "--uniform", action="store_true", help="uniform attention (the run that gives β^uf)"
+    )
+    parser.add_argument(
+        "--config", default="configs/model.json", help="model config (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--save_every",
+        type=count,
+        default=250,
+        help="steps between checkpoints; the paper's grid for translation: 2000 "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--custom_saves",
+        type=step_list,
+        default=None,
+        help="additional checkpoint steps, such as 0,10,50 (default: none)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="retrain a run from the start")
+    add_device_options(parser)
 
 
 def steps_to_save(steps: int, save_every: int, custom_saves: list[int] | None) -> list[int]:
