@@ -262,7 +262,7 @@ def test_files_written_together_are_all_new_or_all_old(tmp_path):
 
 
 def test_more_checkpoints_than_a_folder_should_hold():
-    with pytest.raises(InputError, match="keep more than 100,000 checkpoints"):
+    with pytest.raises(InputError, match="save more than 100,000 checkpoints"):
         steps_to_save(10**9, 250, None)
 
 
