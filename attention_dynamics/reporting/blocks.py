@@ -35,6 +35,7 @@ from attention_dynamics.reporting.sections import (
     success_table,
 )
 from attention_dynamics.reporting.tables import (
+    agreements_of,
     curve_rows,
     format_cell,
     format_interval,
@@ -130,7 +131,9 @@ def authors(file: str) -> str:
     rows = []
     for key, result in results.items():
         suffix = ", BLEU" if key[3].endswith("_bleu") else ""
-        names = ("best_perf", "xi_unif") if suffix else level_statistics(result)
+        names = ["best_perf", *(f"xi_{name}" for name in agreements_of(result))]
+        if not suffix:
+            names = [*(f"agr_{name}" for name in agreements_of(result)), "baseline", *names]
         for name in names:
             if (theirs := authors_value(key, name)) is not None:
                 rows.append(
@@ -152,12 +155,6 @@ def authors(file: str) -> str:
                 if row["iteration"] in {*curve, last}
             ]
     return format_table(rows, "markdown")
-
-
-def level_statistics(result: dict) -> list[str]:
-    """The statistics of a result that are single numbers, in the order of its table."""
-    names = [name for name in result if name.startswith("agr_") and name.count("_") == 1]
-    return [*names, "baseline", "best_perf", *(f"xi_{name[4:]}" for name in names)]
 
 
 def copying(file: str) -> str:
@@ -259,7 +256,7 @@ def times() -> str:
             "runs": numbers["runs"],
             "seconds (median)": f"{numbers.get('seconds', numbers.get('training_seconds')):,.0f}",
             "seconds per step": numbers.get("seconds_per_step"),
-            "peak memory (MiB)": _rounded(numbers.get("peak_memory_mb")),
+            "peak memory (MB)": _rounded(numbers.get("peak_memory_mb")),
         }
         for experiment, scripts in content.items()
         if experiment != "machine"
