@@ -9,6 +9,7 @@ GENERATORS lists the generators. ``python report.py --markdown`` writes the bloc
 compares them. Measured numbers stand inside blocks only.
 """
 
+import ast
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -52,7 +53,12 @@ _DEPARTURES = SHIPPED / "departures.json"
 
 def pages() -> list[Path]:
     """The pages whose blocks are generated, relative to the root of the repository."""
-    return [Path("README.md"), *sorted(Path("docs").glob("*.md")), *sorted(SHIPPED.glob("*.md"))]
+    return [
+        Path("README.md"),
+        Path("CONTRIBUTING.md"),
+        *sorted(Path("docs").glob("*.md")),
+        *sorted(SHIPPED.glob("*.md")),
+    ]
 
 
 def update_blocks(page: Path) -> str:
@@ -284,6 +290,18 @@ def benchmarks(name: str) -> str:
     return format_table(rows, "markdown")
 
 
+def modules(folder: str) -> str:
+    """Every module of a folder with the first line of its docstring (CONTRIBUTING.md)."""
+    rows = []
+    for path in sorted(Path(folder).rglob("*.py")):
+        if path.name == "__init__.py" or "reference" in path.parts:
+            continue
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        line = docstring.partition("\n")[0].rstrip(".").replace("|", "\\|")
+        rows.append(f"| `{path.relative_to(folder).as_posix()}` | {line} |")
+    return "\n".join(["| module | content |", "|---|---|", *rows])
+
+
 GENERATORS: dict[str, Callable[..., str]] = {
     "results-at-a-glance": results_at_a_glance,
     "findings": findings,
@@ -295,4 +313,5 @@ GENERATORS: dict[str, Callable[..., str]] = {
     "departures": departures,
     "times": times,
     "benchmarks": benchmarks,
+    "modules": modules,
 }
