@@ -5,11 +5,11 @@ with their lengths beside them, so that no layer computes on padding.
 
 On CUDA the packed cuDNN path is used. On the CPU, torch's packed LSTM multiplies the input step by
 step, slices every tensor of every step apart for autograd, and adds the weights' gradients up one
-step at a time. Here the work is ordered as cuDNN orders it: the batch is packed (sorted by falling
-length, so that step t is one block of rows), all products that do not wait for the recurrence (the
-input's, and in the backward pass those for the weights' and the input's gradients) are one large
-product each, and the derivatives of the gates are written out. Gradients that nobody asks for are
-not computed: Δ needs none of the weights'. With the derivatives kept (:class:`Trace`), any number
+step at a time. Here the work is ordered as cuDNN orders it: the batch is packed (sorted by
+descending length, so that step t is one block of rows), all products that do not wait for the
+recurrence (the input's, and in the backward pass those for the weights' and the input's gradients)
+are one large product each, and the derivatives of the gates are written out. Gradients that nobody
+asks for are not computed: Δ needs none of the weights'. With the derivatives kept (:class:`Trace`), any number
 of gradients per sequence can be pulled back at once (:func:`pull_back`).
 """
 
@@ -33,7 +33,7 @@ class Packing(NamedTuple):
     Attributes:
         orders: ahead and back, each (tokens,): the flat row at each packed place, sequences read
             forwards and backwards.
-        by_length: (batch,) the sequences by falling length.
+        by_length: (batch,) the sequences by descending length.
         sizes: how many sequences have a token at step t, for each t below the longest length.
     """
 
@@ -59,11 +59,11 @@ class Trace(NamedTuple):
 
 def packing_of(lengths: torch.Tensor, device: torch.device | str = "cpu") -> Packing:
     """The packing of flat sequences with ``lengths`` (batch,), int64 on the CPU; on ``device``."""
-    falling, by_length = lengths.sort(descending=True, stable=True)
+    descending_lengths, by_length = lengths.sort(descending=True, stable=True)
     ends = lengths.cumsum(0)[by_length]
-    steps = torch.arange(int(falling[0])).unsqueeze(1)  # (longest, 1)
-    real = steps < falling  # (longest, batch)
-    ahead = (ends - falling + steps)[real]
+    steps = torch.arange(int(descending_lengths[0])).unsqueeze(1)  # (longest, 1)
+    real = steps < descending_lengths  # (longest, batch)
+    ahead = (ends - descending_lengths + steps)[real]
     back = (ends - 1 - steps)[real]
     orders = (ahead.to(device), back.to(device))
     return Packing(orders, by_length.to(device), real.sum(dim=1).tolist())
@@ -368,7 +368,7 @@ def _layer(projected, h, c, tokens, packing: Packing, weights):
 
 
 def _last_places(sizes: list[int]) -> torch.Tensor:
-    """(batch,): the packed place of the last token of each sequence, by falling length."""
+    """(batch,): the packed place of the last token of each sequence, by descending length."""
     counts = torch.tensor(sizes)
     starts = counts.cumsum(0) - counts
     rank = torch.arange(sizes[0])
@@ -380,7 +380,7 @@ def _run(gates: torch.Tensor, weight_hh: torch.Tensor, sizes: list[int], first):
     """States, cells and tanh(cells), each (tokens, hidden) packed.
 
     ``gates`` (tokens, 4 * hidden) come in as projected inputs and go out as i, f, g, o. ``first``
-    is the state (h, c) to start from, each (batch, hidden) by falling length, or None for zero.
+    is the state (h, c) to start from, each (batch, hidden) by descending length, or None for zero.
     """
     hidden = weight_hh.shape[1]
     states, cells, tanhs = (gates.new_empty(len(gates), hidden) for _ in range(3))

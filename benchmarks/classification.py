@@ -7,7 +7,7 @@
 Both sides work on the same made-up texts, in turn, in one process; a row shows the medians and
 reference / ours. A floor is what no side can leave out, measured alone, with the ratio if there
 were nothing else: of eval_dump the matrix products of ours at the rate of a large product here, of
-the embedding an epoch's updates by the optimiser. Sections:
+the embedding an epoch's updates by the optimizer. Sections:
 
     train      one training step of the paper's model
     resume     what it costs a step that training can be stopped and go on (no reference)
@@ -190,7 +190,7 @@ def resume_section(args: argparse.Namespace) -> list[dict]:
 def write_experiment(
     folder: Path, workload: Workload, num_test: int, checkpoints: int
 ) -> list[dict]:
-    """Data, configs and untrained checkpoints of a data set "made"; returns its log config."""
+    """Data, configs and untrained checkpoints of a dataset "made"; returns its log config."""
     vocab = workload.vocab
     for number, (split, texts) in enumerate((("train", workload.texts), ("test", num_test))):
         examples = replace(workload, texts=texts).examples(seed=number)

@@ -228,7 +228,7 @@ def resume_rows(workload: str, model, loss_of: Callable, steps: int, every: int)
                     with training.update():
                         train(step // 2, training.check_finite)
                 kind = "plain" if step % 2 else "watched"
-                if step >= 4:  # the first ones make the optimiser's buffers
+                if step >= 4:  # the first ones make the optimizer's buffers
                     seconds[kind].append(time.perf_counter() - begun)
             for _ in range(7):
                 begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The datasets of the classification experiment: reading, vocabulary, encoding, batches (A.1)."""
+"""Datasets of classification: reading, vocabulary, batches (docs/method.md, section 2)."""
 
 import hashlib
 import random

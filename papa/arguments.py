@@ -187,7 +187,7 @@ class TrainerArguments(TrainingArguments):
         self._n_gpu = min(self.n_gpu, 1)
         if self.ddp_find_unused_parameters is None:
             self.ddp_find_unused_parameters = False  # all that is trained is used; else it warns
-        # Loss that is no number ends training; the library would log another one instead.
+        # A loss that is not finite ends training; the library would log another one instead.
         self.logging_nan_inf_filter = False
 
 

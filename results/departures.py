@@ -238,7 +238,9 @@ def train_published(module: SimpleNamespace, out: Path, settings: dict, threads:
     device = setup_device("cpu", threads)
     dataset = module.data.load_dataset(settings["dataset"])
     if dataset.checksum != settings["data"]:
-        raise InputError("β^px was trained on other data than data/ holds now: train it again")
+        raise InputError(
+            "β^px was trained on data that does not match the current data; train it again"
+        )
     train_pairs = PublishedTargets(dataset.train, module.data.PAD)
     args, state = SimpleNamespace(**settings), out.with_suffix(".state")
     model, *losses_of = module.embedding_beta.build(

@@ -156,7 +156,7 @@ def copy_golden(experiment: str, folder: Path, monkeypatch) -> Path:
 
 @pytest.fixture
 def small_set(tmp_path, monkeypatch, classification) -> Path:
-    """A working directory with a small data set "small", a small model config and a log config."""
+    """A working directory with a small dataset "small", a small model config and a log config."""
     make_small_set(tmp_path, classification)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -196,7 +196,7 @@ SMALL_VOCAB = 45
 
 
 def make_small_pairs(folder: Path, translation) -> None:
-    """A data set "small" of 40 + 12 pairs, a small model config and a log config.
+    """A dataset "small" of 40 + 12 pairs, a small model config and a log config.
 
     ``folder`` is the working directory.
     """

@@ -1,4 +1,4 @@
-"""The datasets of the translation experiment: reading, pieces, batches (A.2)."""
+"""Datasets of translation: reading, pieces, batches (docs/method.md, section 3)."""
 
 import codecs
 import io

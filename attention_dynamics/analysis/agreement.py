@@ -1,4 +1,4 @@
-"""Agreement A(a, b) between score vectors: all rows of two ragged arrays at once (method A).
+"""Agreement A(a, b) between all rows of two ragged arrays (docs/method.md, section 1.2).
 
 Metrics, per row of length n:
 

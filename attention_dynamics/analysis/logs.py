@@ -34,7 +34,7 @@ FORMAT, VERSION = "attention_dynamics.logs", 1
 
 @dataclass
 class Logs:
-    """All checkpoints of a data set; see the module's docstring for the fields and shapes."""
+    """All checkpoints of a dataset; see the module's docstring for the fields and shapes."""
 
     dataset: str
     src: Ragged
@@ -88,7 +88,7 @@ class Logs:
         return Ragged(values[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     def iterations(self, name: str) -> list[int]:
-        """The iterations dumped for a run, rising; empty when the run is not there."""
+        """The iterations dumped for a run, ascending; empty when the run is not there."""
         return sorted({it for run, it, kind in self.arrays if run == name and kind == "alpha"})
 
     def names(self) -> list[str]:
@@ -126,7 +126,7 @@ def _as_dict(ragged: Ragged, dtype) -> dict:
 def load_logs(path: str | os.PathLike) -> Logs:
     """Logs from ``path``, in our format or the published layout.
 
-    Raises InputError when the file is missing, damaged, of another kind or of a newer version.
+    Raises InputError when the file is missing, corrupt, of another kind or of a newer version.
     """
     content = load_pickle(path, "logs")
     if not isinstance(content, dict):
@@ -159,7 +159,7 @@ def load_logs(path: str | os.PathLike) -> Logs:
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        raise InputError(f"logs {path} are damaged: {type(error).__name__} {error}") from None
+        raise InputError(f"logs {path} are corrupt: {type(error).__name__} {error}") from None
     return logs
 
 
@@ -168,16 +168,16 @@ def _check(logs: Logs) -> None:
         raise ValueError("dataset must be a name")
     sizes = [logs.splits[split] for split in ("val", "train")]
     if not all(type(size) is int for size in sizes):
-        raise ValueError("splits must hold whole numbers")
+        raise ValueError("splits must hold integers")
     if min(sizes) < 0 or not len(logs.src) == len(logs.trg) == len(logs.index) == sum(sizes):
         raise ValueError("the numbers of examples differ between fields")
     for ids in (logs.src, *([logs.trg] if isinstance(logs.trg, Ragged) else [])):
         if not (_is_whole(ids.values) and _is_whole(ids.offsets)):
-            raise ValueError("token ids and offsets must be arrays of whole numbers")
+            raise ValueError("token ids and offsets must be integer arrays")
         if ids.values.min() < 0 or ids.lengths.min() < 1:
-            raise ValueError("token ids must be whole numbers from 0 on, some in each sentence")
+            raise ValueError("token ids must be non-negative integers, some in each sentence")
     if not _is_whole(logs.index) or (len(logs.index) and logs.index.min() < 0):
-        raise ValueError("index must hold whole numbers from 0 on")
+        raise ValueError("index must hold non-negative integers")
     for key, value in logs.metas.items():
         _check_key(key)
         if not isinstance(value, (float, int)) or (isinstance(value, int) and abs(value) > 2**53):

@@ -1,4 +1,4 @@
-"""The paper's summary statistics: agr_*, xi_*, baseline, and curves over training (A.1).
+"""The paper's statistics: agr_*, xi_*, baseline, curves (docs/method.md, section 1.3).
 
 Shared by classification and translation. α_A* is the attention of the gold run ``normal_A`` at its
 best iteration, β^uf the KTIW of the run ``uniform``; ``normal_B``, ... are compared with the gold

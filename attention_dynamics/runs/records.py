@@ -109,7 +109,7 @@ def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
             if lost:
                 raise InputError(
                     f"{folder} is finished, but its checkpoint(s) {', '.join(map(str, lost))} are "
-                    "gone; --overwrite trains the run anew"
+                    "gone; --overwrite retrains the run"
                 )
             state.unlink(missing_ok=True)
             begun.unlink(missing_ok=True)
@@ -140,9 +140,9 @@ def read_run(folder: Path) -> dict:
     try:
         content = read_json(record, "run record")
     except InputError as error:
-        raise InputError(f"{error}; --overwrite trains the run anew") from None
+        raise InputError(f"{error}; --overwrite retrains the run") from None
     if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
-        raise InputError(f"{record} is not a run record; --overwrite trains the run anew")
+        raise InputError(f"{record} is not a run record; --overwrite retrains the run")
     return content
 
 
@@ -156,8 +156,9 @@ def check_trained_on(folder: Path, checksum: str) -> None:
     trained = read_run(folder)["settings"].get("data")
     if trained != checksum:
         raise InputError(
-            f"{folder} was trained on other data than data/ holds now (checksum {trained}, now "
-            f"{checksum}): prepare that data again, or train the run again with --overwrite"
+            f"{folder} was trained on data that does not match the current data (checksum "
+            f"{trained}, now {checksum}): prepare that data again, or retrain the run with "
+            "--overwrite"
         )
 
 

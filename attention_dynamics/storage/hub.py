@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub; the only module that uses the network, and only when asked."""
+"""Datasets of the Hugging Face hub; the only module that uses the network, and only when asked."""
 
 from attention_dynamics.cli import InputError
 
@@ -64,7 +64,7 @@ def load_cached_splits(repository: str, *configuration: str, cache_dir: str | No
     except Exception as error:
         name = " ".join((repository, *configuration))
         raise InputError(
-            f"{name} cannot be got from the Hugging Face hub ({_reason(error)}); {advice}"
+            f"{name} could not be downloaded from the Hugging Face hub ({_reason(error)}); {advice}"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""The classification experiment of method A.1, written plainly: the yardstick of speed and results.
+"""A plain implementation of the classification experiment (docs/method.md, section 2).
 
 Each function follows the paper line by line with the tools at hand (padded batches, packed
 sequences, scipy, loops over examples). Nothing here is made fast, and nothing slow on purpose. The
@@ -25,7 +25,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 PAD, BOS, EOS, UNK = range(4)
 
-# The grid of logistic_beta (method A.1).
+# The grid of logistic_beta (docs/method.md, section 2).
 INVERSE_REGULARISATIONS = (
     1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 50, 100, 500, 1e3, 5e3, 1e4
 )  # fmt: skip
@@ -39,10 +39,10 @@ Example = tuple[list[int], int]
 def load_dataset(
     folder: Path, dataset: str, test_set_size: int
 ) -> tuple[list[Example], list[Example], int]:
-    """Read the JSON files of a data set and index their words.
+    """Read the JSON files of a dataset and index their words.
 
     The vocabulary: four specials, then training words that occur more than twice or have a vector,
-    by falling count (ties: first occurrence); it indexes both files.
+    by descending count (ties: first occurrence); it indexes both files.
 
     Returns:
         train, test (the first ``test_set_size``), vocab (the number of words).
@@ -149,7 +149,7 @@ def train(
 ) -> list[float]:
     """``steps`` updates with Adam; ``before_step(step)`` is where checkpoints are taken.
 
-    The order is shuffled anew every floor(N / batch_size) steps; the batch of step t is the places
+    The order is reshuffled every floor(N / batch_size) steps; the batch of step t is the places
     [t * batch_size, (t + 1) * batch_size) modulo N of the current order. Returns the losses.
     """
     optimizer = torch.optim.Adam(model.parameters())
@@ -201,7 +201,7 @@ def evaluate(
 def eval_dump(
     root: Path, dataset: str, config: dict, entries: list[dict], test_set_size: int
 ) -> dict:
-    """The logs of all checkpoints of a data set, in the published layout.
+    """The logs of all checkpoints of a dataset, in the published layout.
 
     Args:
         root: folder with ``data/`` and ``models/``.
@@ -216,7 +216,7 @@ def eval_dump(
     """
     metas, data = {}, None
     for entry in entries:
-        # As published (departure 9): the data set is read and indexed for every checkpoint.
+        # As published (departure 9): the dataset is read and indexed for every checkpoint.
         train_set, test_set, vocab = load_dataset(root / "data", dataset, test_set_size)
         random.seed(1)
         sample = random.sample(range(len(train_set)), min(test_set_size, len(train_set)))

@@ -1,4 +1,4 @@
-"""The sequence-copying experiment of method A.3, written plainly: the yardstick of speed, results.
+"""A plain implementation of the copying experiment (docs/method.md, section 4).
 
 One seed after another; explicit attention matrices; torch's own layers and optimizer. Nothing here
 is made fast, and nothing slow on purpose. The tests compare the experiment's own code with it; the
@@ -69,7 +69,7 @@ def draw(
 
 @torch.no_grad()
 def evaluate(model: Copier, src: torch.Tensor, trg: torch.Tensor) -> dict[str, float]:
-    """The measures of A.3 over all target positions, and the loss."""
+    """The measures of section 4.1 over all target positions, and the loss."""
     targets = trg[1:]
     log_probs, alpha, decoded, states = model(src, trg[:-1])
     places = torch.arange(len(targets)).unsqueeze(1)

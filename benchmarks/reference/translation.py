@@ -1,4 +1,4 @@
-"""The translation experiment of method A.2, written plainly: the yardstick of speed and results.
+"""A plain implementation of the translation experiment (docs/method.md, section 3).
 
 Each function follows the paper line by line with the tools at hand (padded batches, packed
 sequences, explicit attention matrices, a loop over source positions for β and over target positions

@@ -229,7 +229,7 @@ def test_checkpoints_of_other_data_are_refused(small_set, classification):
     write_json("configs/small_log.json", read_json("configs/small_log.json")[:1])
     spoil(lambda content: content["XY"].reverse())
     message = refused(classification.eval_dump.main, ["--dataset", "small"])
-    assert "seed=20,normal was trained on other data than data/ holds now" in message
+    assert "seed=20,normal was trained on data that does not match the current data" in message
 
 
 def test_baselines_of_other_data_are_refused(small_set, classification):
@@ -284,7 +284,7 @@ def test_damaged_outputs_and_records_are_made_again(small_set, classification, c
     (folder / "model5").unlink()
     args = [*TRAIN[:2], "--seed", "20", "--steps", "12", "--custom_saves", "0,5"]
     message = refused(classification.train_classifier.main, args)
-    assert "checkpoint(s) 5 are gone; --overwrite trains the run anew" in message
+    assert "checkpoint(s) 5 are gone; --overwrite retrains the run" in message
     (folder / "run.json").write_text("{")
     assert "--overwrite trains" in refused(classification.train_classifier.main, args)
     classification.train_classifier.main([*args, "--overwrite"])

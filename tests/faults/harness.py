@@ -32,7 +32,7 @@ VOLATILE = {
     "predict_runtime", "predict_samples_per_second", "predict_steps_per_second",
 }  # fmt: skip
 
-# What takes long to import; torch asks for its compiler when the first optimiser is made.
+# What takes long to import; torch asks for its compiler when the first optimizer is made.
 PRELOADED = [
     "torch", "torch._dynamo", "scipy.stats", "sentencepiece", "sacrebleu", "tqdm",
     "transformers.trainer", "accelerate", "sklearn.metrics", "attention_dynamics.reporting.figures",

@@ -1,4 +1,4 @@
-"""Whole files, JSON with positions, run folders, checkpoints and log configs."""
+"""Atomic writes, JSON with positions, run folders, checkpoints and log configs."""
 
 import json
 import multiprocessing

@@ -173,7 +173,7 @@ def planted_truth(folder, scripts):
 
 
 def prepared(scripts, *options: object):
-    """A function that prepares a data set and loads what came out, which must be accepted."""
+    """A function that prepares a dataset and loads what came out, which must be accepted."""
 
     def read() -> None:
         args = ["--dataset", *map(str, options), "--overwrite"]
@@ -223,11 +223,11 @@ def sms(folder, scripts):
     return path, prepared(scripts, "SMS", "--source", path)
 
 
-def folder_source(dataset: str, damaged: str, files: dict[str, str]):
+def folder_source(dataset: str, corrupt: str, files: dict[str, str]):
     def make(folder, scripts):
         for name, text in files.items():
             write_text(Path("raw") / name, text)
-        return Path("raw") / damaged, prepared(scripts, dataset, "--source", "raw")
+        return Path("raw") / corrupt, prepared(scripts, dataset, "--source", "raw")
 
     return make
 
@@ -457,7 +457,7 @@ def copying_histories(folder, scripts):
     return Path("logs/x.pkl"), read
 
 
-def restart_folder(folder, scripts, damaged: str):
+def restart_folder(folder, scripts, corrupt: str):
     multihead = scripts.copying.multihead
     settings = multihead.TrialSettings(seq_length=4, hidden_dim=4, num_steps=20)
     place = Path("multihead_runs")
@@ -477,7 +477,7 @@ def restart_folder(folder, scripts, damaged: str):
         for one in (*found, *combined.values()):
             assert all(0 <= entry["acc"] <= 1 and entry["loss"] >= 0 for entry in one)
 
-    return place / damaged, read
+    return place / corrupt, read
 
 
 def restart_settings(folder, scripts):
@@ -602,14 +602,14 @@ def scripts(classification, translation, copying, tmp_path_factory) -> SimpleNam
     )
 
 
-def try_all(case, folder, scripts, damaged, examples: int) -> None:
-    """Read the file of ``case``, then ``examples`` damaged ones that ``damaged`` makes of it."""
+def try_all(case, folder, scripts, corrupt, examples: int) -> None:
+    """Read the file of ``case``, then ``examples`` corrupt ones that ``corrupt`` makes of it."""
     path, read = case(folder, scripts)
     read()
     whole = path.read_bytes()
-    strategy = damaged(path, whole)
+    strategy = corrupt(path, whole)
 
-    # What a message says it is about: the file, its folder, its output, or the data set made of it.
+    # What a message says it is about: the file, its folder, its output, or the dataset made of it.
     where = (
         *path.parts,
         path.stem,

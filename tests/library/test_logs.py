@@ -1,4 +1,4 @@
-"""Log storage: both layouts, and what damaged or hostile files get."""
+"""Log storage: both layouts, and what corrupt or hostile files get."""
 
 import pickle
 from pathlib import Path
@@ -182,8 +182,8 @@ def test_other_pickles_and_versions_are_refused(tmp_path):
         ([1, 2], "hold a list"),
         ({"metas": {}}, "does not hold the logs"),
         ({"format": "attention_dynamics.logs", "version": 99}, "version 99"),
-        ({"format": "attention_dynamics.logs", "version": 1}, "damaged"),
-        ({"metas": {}, "data": []}, "damaged"),
+        ({"format": "attention_dynamics.logs", "version": 1}, "corrupt"),
+        ({"metas": {}, "data": []}, "corrupt"),
     ):
         path.write_bytes(pickle.dumps(value))
         with pytest.raises(InputError, match=message):
@@ -208,5 +208,5 @@ def test_logs_with_impossible_content_are_refused(tmp_path, spoil):
     logs = small_logs()
     spoil(logs)
     save_logs(tmp_path / "x_logs.pkl", logs)
-    with pytest.raises(InputError, match=r"x_logs.pkl are damaged"):
+    with pytest.raises(InputError, match=r"x_logs.pkl are corrupt"):
         load_logs(tmp_path / "x_logs.pkl")

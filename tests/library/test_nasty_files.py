@@ -74,7 +74,7 @@ PICKLES = {
     "eval": (asks_for("builtins", "eval", b"X\x01\0\0\x001"), "asks for builtins.eval"),
     "getattr": (asks_for("builtins", "getattr", b"NX\x01\0\0\0x"), "asks for builtins.getattr"),
     "a dotted name": (b"\x80\x04\x8c\x05numpy\x8c\x0cndarray.dump\x93.", "numpy.ndarray.dump"),
-    "text": (b"name,value\na,1\n", "damaged or not a pickle"),
+    "text": (b"name,value\na,1\n", "corrupt or not a pickle"),
     "another value": (pickle.dumps([1]), "hold a list, not the logs"),
 }
 
@@ -186,7 +186,7 @@ def test_loaders_reject_what_is_not_a_file(name):
 
 
 def test_checkpoints_with_a_changed_byte():
-    """torch does not look at the checksums; a changed weight would pass."""
+    """torch does not verify the checksums; a changed weight would pass."""
     model = nn.Linear(4, 4)
     save_checkpoint(Path("model0"), model)
     whole = Path("model0").read_bytes()

@@ -42,7 +42,7 @@ def signals_come():
 
 
 def made(seed: int = 0):
-    """A model whose updates draw random numbers (dropout), and its optimiser."""
+    """A model whose updates draw random numbers (dropout), and its optimizer."""
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
     return model, torch.optim.Adam(model.parameters(), lr=0.1)
@@ -136,7 +136,7 @@ def test_a_state_belongs_to_its_settings_and_model(tmp_path):
 
 
 def test_a_state_changes_no_option_of_the_optimiser(tmp_path):
-    """They follow from the settings; a damaged one would end the next update in a traceback."""
+    """They follow from the settings; a corrupt one would end the next update in a traceback."""
     path = tmp_path / "state"
     train(path, 3)
     state = load_state(path, {})

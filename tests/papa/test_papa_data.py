@@ -896,11 +896,13 @@ def test_without_network_the_cache_is_asked_once(papa, monkeypatch, tmp_path):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub, "get_session", Unreachable)
-    with refused("nyu-mll/glue cola cannot be got", "check the name and the network", "--task_dir"):
+    with refused(
+        "nyu-mll/glue cola could not be downloaded", "check the name and the network", "--task_dir"
+    ):
         papa.glue.load_sequence_task("COLA", cache_dir=str(tmp_path))
     assert huggingface_hub.constants.HF_HUB_OFFLINE
     assert datasets.config.HF_HUB_OFFLINE
-    with refused("some/words en cannot be got", "--train_file and --validation_file"):
+    with refused("some/words en could not be downloaded", "--train_file and --validation_file"):
         papa.token_tasks.load_token_task(
             "pos", dataset_name="some/words", dataset_config_name="en", cache_dir=str(tmp_path)
         )

@@ -271,7 +271,7 @@ def test_collect_rejects_runs_that_are_not_comparable(collect, tmp_path, record,
     assert not (tmp_path / "results").exists()
 
 
-def damaged(name: str, text: str):
+def corrupt(name: str, text: str):
     def damage(folder: Path) -> None:
         (folder / "results" / "3_seed2" / name).write_text(text)
 
@@ -290,21 +290,21 @@ def edited(name: str, **more):
     ("damage", "part"),
     [
         (
-            damaged("run.json", "{"),
+            corrupt("run.json", "{"),
             "run record x/results/3_seed2/run.json is malformed JSON at line 1",
         ),
         (edited("run.json", seed="2"), "3_seed2/run.json has no seed (int); rerun it"),
         (edited("run.json", static_heads_num=9), "static_heads_num (expected 0 to 6, got 9)"),
         (edited("run.json", seed=1), "3_seed2: both have 3 constant heads and seed 1; move one"),
         (
-            damaged("eval_results.json", "3"),
+            corrupt("eval_results.json", "3"),
             "3_seed2/eval_results.json: not a JSON object; rerun it",
         ),
         (
-            damaged("eval_results.json", '{"eval_matthews_correlation": NaN}'),
+            corrupt("eval_results.json", '{"eval_matthews_correlation": NaN}'),
             "eval_matthews_correlation is not a finite number (got nan); rerun it",
         ),
-        (damaged("trainer_state.json", "{}"), "3_seed2/trainer_state.json has no log_history"),
+        (corrupt("trainer_state.json", "{}"), "3_seed2/trainer_state.json has no log_history"),
         (
             lambda folder: shutil.rmtree(folder / "results"),
             "x/results holds no finished run (run.json); train some with: bash papa_runs.sh MODEL",
