@@ -9,8 +9,9 @@ step at a time. Here the work is ordered as cuDNN orders it: the batch is packed
 descending length, so that step t is one block of rows), all products that do not wait for the
 recurrence (the input's, and in the backward pass those for the weights' and the input's gradients)
 are one large product each, and the derivatives of the gates are written out. Gradients that nobody
-asks for are not computed: Δ needs none of the weights'. With the derivatives kept (:class:`Trace`), any number
-of gradients per sequence can be pulled back at once (:func:`pull_back`).
+asks for are not computed: Δ needs none of the weights'. With the derivatives
+stored (:class:`Trace`), any number of gradients per sequence can be pulled back at once
+(:func:`pull_back`).
 """
 
 from itertools import pairwise
