@@ -18,10 +18,12 @@ from attention_dynamics.cli import run_script
 from attention_dynamics.device import set_seed
 
 
+def parse_args(argv=None) -> list:
+    return arguments.parse_averages(__doc__, argv, arguments.TokenArguments)
+
+
 def main(argv=None) -> None:
-    model, data, layout, args, tokens = arguments.parse_averages(
-        __doc__, argv, arguments.TokenArguments
-    )
+    model, data, layout, args, tokens = parse_args(argv)
     set_seed(args.seed)
     encoder = open_encoder(model)
     _, datasets = token_datasets(encoder.tokenizer, model, data, layout, tokens, ["train"])

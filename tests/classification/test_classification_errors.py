@@ -286,7 +286,7 @@ def test_damaged_outputs_and_records_are_made_again(small_set, classification, c
     message = refused(classification.train_classifier.main, args)
     assert "checkpoint(s) 5 are gone; --overwrite retrains the run" in message
     (folder / "run.json").write_text("{")
-    assert "--overwrite trains" in refused(classification.train_classifier.main, args)
+    assert "--overwrite retrains" in refused(classification.train_classifier.main, args)
     classification.train_classifier.main([*args, "--overwrite"])
     assert (folder / "model5").exists()
 
