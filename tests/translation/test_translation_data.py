@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import assert_refused, run_script, write
+from sentencepiece import SentencePieceProcessor
 
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
@@ -827,3 +828,13 @@ def test_true_cells_mark_the_pieces_of_linked_words(folder, translation):
     cells = translation.alignment.true_cells("mine", logs, Pieces()).reshape(4, 5)
     expected = [[0, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]
     assert cells.astype(int).tolist() == expected
+
+
+def test_order_of_the_sides_does_not_change_the_pieces(translation, tmp_path):
+    """Departure 22: the published code reads the sentences in another order."""
+    pairs, pieces = expected_pairs(60), []
+    for sides in (pairs, [(trg, src) for src, trg in pairs]):
+        model = translation.data.make_pieces(tmp_path, sides, 40)
+        loaded = SentencePieceProcessor(model_proto=model)
+        pieces.append([loaded.id_to_piece(number) for number in range(len(loaded))])
+    assert pieces[0] == pieces[1]
