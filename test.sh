@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run the tests: makes or reuses .venv, installs what is missing, then ruff and pytest.
 #
-#   bash test.sh                  everything
+#   bash test.sh                  the default tests (not those marked slow or faults)
 #   bash test.sh -k agreement     options of pytest, passed on
 #
 # Tests are run side by side, in one process for each CPU.

@@ -5,9 +5,9 @@
     python seq2seq.py --no_rep --num_vocab 60 --num_seeds 40 --jobs 4
 
 Without repetition, 40 tokens of 40 are a permutation. Every sequence is then the same bag of words,
-so nothing tells the model which word stands for which until the attention is right, and learning
-often fails. 40 of 60 is learned (docs/method.md, section 4.1). An option that takes a value can
-also be written name=value.
+so nothing tells the model which word is copied to which position until the attention is right,
+and learning often fails. 40 of 60 is learned (docs/method.md, section 4.1). An option that takes a
+value can also be written name=value.
 
 Writes logs/{exp_name}.pkl: a list over seeds of lists of evaluations. An evaluation is a dict:
 
@@ -16,7 +16,7 @@ Writes logs/{exp_name}.pkl: a list over seeds of lists of evaluations. An evalua
     attn_acc                  the most attended token is the token being copied
     attn_acc_m1, attn_acc_p1  the most attended token is the one after it, the one before it
     beta_acc                  accuracy if all attention is on the token being copied: the knowledge
-                              that leads the attention
+                              that precedes the attention
 
 A .json file beside it records the settings. Prints how many seeds reach an accuracy of 0.95, with a
 95% interval (Wilson). A finished output is only replaced with --overwrite. If a run is interrupted,

@@ -20,7 +20,7 @@ Attention moves to word 0 only while β0 > β1: knowledge comes first. Three sta
                by one order; later p -> 1 and L -> 2/t
     mistaken   β0 = -m, β1 = m (--mistake m): the wrong word attracts the attention until β has
                been unlearned
-    frozen     p = 1/2 throughout: L falls below any value without attention, but only as 10/t
+    frozen     p = 1/2 throughout: even so L falls below any value, but only as 10/t
 
 Writes {out_dir}/toy_dynamics.svg, .png, .csv and prints the final values.
 """

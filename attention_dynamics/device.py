@@ -28,7 +28,7 @@ def add_device_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
         "--threads",
         type=int,
         default=1,
-        help="CPU threads; several runs in parallel gain more than threads, because the layers are "
+        help="CPU threads; running several jobs in parallel pays off more, because the layers are "
         "small; the same number is needed to reproduce a run byte for byte (default: %(default)s)",
     )
     return group

@@ -240,8 +240,20 @@ def resume_rows(workload: str, model, loss_of: Callable, steps: int, every: int)
         bounded(workload, "training step", "s", plain, None),
         bounded(workload, "training state, written", "MB", size, None),
         bounded(workload, "training state, written", "s", state, None),
-        bounded(workload, "a step that is watched, more", "", watched / plain - 1, None),
-        bounded(workload, f"states every {every} steps, more", "", state / every / plain, 0.02),
+        bounded(
+            workload,
+            "signals and finite checks: extra time per step (fraction)",
+            "",
+            watched / plain - 1,
+            None,
+        ),
+        bounded(
+            workload,
+            f"a state every {every} steps: extra time (fraction)",
+            "",
+            state / every / plain,
+            0.02,
+        ),
     ]
 
 

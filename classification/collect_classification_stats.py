@@ -7,7 +7,7 @@ Reads outputs/{dataset}_logs.pkl (our format or the published layout) and the tw
 a pickle {(dataset, metric, split, accuracy): {"agr_unif": ..., "xi_unif": ..., "baseline": ...,
 ...}}, with the published keys and more (see attention_dynamics/analysis/statistics.py), and prints
 it as tables. Brackets are 95% bootstrap intervals over examples; ± is the standard deviation over
-the normal runs; a dash is a level that the attention never exceeded.
+the normal runs; a dash means that the attention never exceeded the level.
 """
 
 import argparse

@@ -10,9 +10,9 @@ Writes
     {out_dir}/{dataset}_{split}_{top5|tau}.svg, .png, .csv   figure and its numbers
     {out_dir}/{dataset}_tokens.html                          sentences with α and β^uf over training
 
-and prints their paths. The page needs no network; it opens in any browser, at one checkpoint with
-#iteration=250 behind its address. --examples counts the examples of the split from 0, for val as in
-data/{dataset}_test.json.
+and prints their paths. The page needs no network; it opens in any browser; append
+#iteration=250 to the address to open it at that checkpoint. --examples takes positions in the
+split, from 0; for val these are positions in data/{dataset}_test.json.
 """
 
 import argparse

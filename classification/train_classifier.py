@@ -7,7 +7,7 @@ Reads data/{dataset}_{train,test}.json and data/w2v.pkl. Writes the checkpoints 
 they were made) to
 models/{dataset}/h_dim={hidden_dim},b_size={batch_size},seed={seed},{normal|uniform}/. A checkpoint
 is a plain state_dict, taken BEFORE the update of its step; the last one is taken after it. The same
-command resumes an interrupted run, which ends in the same bytes. A finished run is left alone;
+command resumes an interrupted run, with the same bytes as a result. A finished run is left alone;
 --overwrite retrains it.
 """
 

@@ -47,13 +47,16 @@ class DataArguments:
     train_file: str | None = HfArg(
         default=None, help="training data: csv, tsv or json; for words CoNLL, CoNLL-U or json"
     )
-    validation_file: str | None = HfArg(default=None, help="validation data in such a format")
+    validation_file: str | None = HfArg(default=None, help="validation data in the same formats")
     test_file: str | None = HfArg(default=None, help="test data for --do_predict")
     max_seq_length: int = HfArg(
-        default=128, aliases=["--max_length"], help="tokens per example; longer ones are cut"
+        default=128,
+        aliases=["--max_length"],
+        help="tokens per example; longer ones are truncated (default: 128)",
     )
     pad_to_max_length: bool = HfArg(
-        default=True, help="padding to --max_seq_length instead of the longest of the batch"
+        default=True,
+        help="pad to --max_seq_length, not to the longest of the batch (default: true)",
     )
     max_train_samples: int | None = HfArg(default=None, help="number of leading training examples")
     max_eval_samples: int | None = HfArg(default=None, help="number of leading validation examples")
@@ -61,7 +64,7 @@ class DataArguments:
     overwrite_output: bool = HfArg(
         default=False,
         aliases=["--overwrite", "--overwrite_output_dir"],
-        help="replacement of a finished output",
+        help="replace a finished output",
     )
 
     @property
@@ -92,10 +95,10 @@ class TokenArguments:
         default=None, help="column of the labels (default: {task_name}_tags, or the second one)"
     )
     label_all_tokens: bool = HfArg(
-        default=False, help="labels on all subword tokens of a word, not only its first one"
+        default=False, help="label all subword tokens of a word, not only its first one"
     )
     return_entity_level_metrics: bool = HfArg(
-        default=False, help="additional scores of each entity type"
+        default=False, help="also report the scores of each entity type"
     )
 
 
@@ -107,15 +110,16 @@ class LayoutArguments:
 
     use_papa_preprocess: bool = HfArg(
         default=False,
-        help="layout of the paper: first part from position 0, second from the middle, SEP last",
+        help="use the paper's layout: first part from position 0, second from the middle, SEP last",
     )
     published_token_types: bool = HfArg(
         default=False,
-        help="token type ids that do not move with their tokens, as published (departure 12)",
+        help="leave token type ids in place when tokens move, as published (departure 12)",
     )
     drop_unused_positions: bool = HfArg(
         default=True,
-        help="removal of positions that no example of a batch uses (same results, faster)",
+        help="leave out positions that no example of the batch uses: same results, faster "
+        "(default: true)",
     )
 
 
@@ -126,13 +130,13 @@ class PapaArguments:
     _argument_group_name = "attention, and what is trained"  # of --help
 
     use_freeze_extract_pooler: bool = HfArg(
-        default=False, help="classification from the states of all layers, not only the last"
+        default=False, help="classify from the states of all layers, not only the last"
     )
     static_heads_dir: str | None = HfArg(
         default=None, help="directory of the constants (avgs.pt of the *_avgs_creator script)"
     )
     sort_calculating: bool = HfArg(
-        default=False, help="Step 2: learning and writing of the order of the heads"
+        default=False, help="Step 2: learn and write the order of the heads"
     )
     sorting_heads_dir: str | None = HfArg(
         default=None, help="directory of the order of the heads (sorted_heads.json)"
@@ -148,7 +152,7 @@ class PapaArguments:
     )
     cache_encoder_states: bool = HfArg(
         default=False,
-        help="training on states of the frozen encoder that are computed once, without dropout "
+        help="train on states of the frozen encoder that are computed once, without dropout "
         "(departure 13)",
     )
 

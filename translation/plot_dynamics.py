@@ -12,9 +12,9 @@ where data/ has one (toy). Writes
                                             figure and its numbers
     {out_dir}/{dataset}_matrices.html       sentence pairs with α and β^uf over training
 
-and prints their paths. The page needs no network; it opens in any browser, at one checkpoint with
-#iteration=2000 behind its address. --examples counts the pairs of the split from 0, as the logs
-hold them. --perf bleu needs logs with BLEU at each checkpoint (eval_dump.py --eval_bleu).
+and prints their paths. The page needs no network; it opens in any browser; append #iteration=2000
+to the address to open it at that checkpoint. --examples takes positions in the split of the logs,
+from 0. --perf bleu needs logs with BLEU at each checkpoint (eval_dump.py --eval_bleu).
 """
 
 import argparse

@@ -29,8 +29,9 @@ its training text:
     python prepare_data.py --dataset iwslt14 --train valid.de.gz valid.en.gz \\
         --val IWSLT14.TED.dev2010.de-en.de.xml IWSLT14.TED.dev2010.de-en.en.xml
 
-If there is no validation split, --val_size pairs drawn by --seed are one. Pairs with an empty side
-are left out. The sentencepiece vocabulary of both sides is trained at the end.
+If there is no validation split, --val_size training pairs, drawn with --seed, become
+one. Pairs with an empty side are left out. The sentencepiece vocabulary of both sides is trained at
+the end.
 
 Writes data/FOLDER/: {train,val}.{de,en} for multi30k, {train,valid}.{de,en} for iwslt14 and
 {train,val}.{SRC_LANG,TRG_LANG} for a new name, a sentence a line; for news-commentary

@@ -38,7 +38,7 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
         "--save_every",
         type=count,
         default=250,
-        help="steps between checkpoints; the paper's grid for translation: 2000 "
+        help="steps between checkpoints; the paper's grid: 250, in translation 2000 "
         "(default: %(default)s)",
     )
     parser.add_argument(
