@@ -8,6 +8,10 @@
 for option in "$@"; do
     [[ $option != --help && $option != -h ]] || exec sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$(basename "$0")"
 done
+if [[ ! ${JOBS:-1} =~ ^([1-9][0-9]*|all)$ ]]; then
+    echo "$(basename "$0"): error: JOBS must be a number of at least 1, or all, not '$JOBS'" >&2
+    exit 2
+fi
 cd ..
 [[ ${PYTHON:-} || ! -x .venv/bin/python ]] || PYTHON=.venv/bin/python
 if ! "${PYTHON:=python3}" -c 'from importlib.util import find_spec

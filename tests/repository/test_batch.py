@@ -46,6 +46,12 @@ def calls(root: Path, script: str, *args: str, of: str, **more: str) -> list[str
     return sorted(c for c in commands(process.stdout + process.stderr) if c.startswith(of))
 
 
+def test_jobs_that_would_never_start_are_rejected(root):
+    for jobs in ("0", "-1", "two"):
+        process = run(root, "classification/train_runs.sh", JOBS=jobs)
+        assert_refused(process, f"JOBS must be a number of at least 1, or all, not '{jobs}'")
+
+
 def test_train_runs_of_chosen_datasets(root):
     made = calls(
         root, "classification/train_runs.sh", "--device", "it's cpu", of="train_",
