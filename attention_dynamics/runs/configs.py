@@ -145,6 +145,14 @@ def make_log_config(dataset: str, config: dict, with_grad: bool, overwrite: bool
             f"the finished runs of {dataset} in models/ have no checkpoint in common: train them "
             "with the same --save_every and --custom_saves"
         )
+    for name, (seed, _, found) in names.items():
+        left_out = len(set().union(*(other for _, _, other in names.values())) - set(found))
+        if left_out:
+            print(
+                f"note: {name} (seed {seed}) lacks {left_out} checkpoint(s) that other runs have; "
+                "they are left out",
+                file=sys.stderr,
+            )
     entries = []
     for name, (seed, uniform, _) in names.items():
         grad = {"calculate_grad": name == "normal_A"} if with_grad else {}

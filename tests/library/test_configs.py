@@ -45,6 +45,7 @@ def test_make_log_config_lists_common_checkpoints_of_finished_runs(runs, capsys)
     out, err = capsys.readouterr()
     assert "4 runs (normal_A, normal_B, normal_C, uniform), 2 checkpoints of each" in out
     assert "seed=14,normal is not finished: left out" in err
+    assert "normal_B (seed 13) lacks 1 checkpoint(s) that other runs have" in err
 
 
 def test_make_log_config_replaces_another_list_only_with_overwrite(runs):
