@@ -252,7 +252,7 @@ def test_environment_calls_pip_after_changes_only_and_corrects_a_copied_venv(tmp
     assert pip_calls.read_text().count("pip install") == 2
 
 
-@pytest.mark.parametrize("args", [["SMS"], ["translation", "papa"], ["--help"]])
+@pytest.mark.parametrize("args", [["SMS"], ["translation", "papa"]])
 def test_run_sh_rejects_other_experiments(args):
     process = subprocess.run(
         ["bash", str(ROOT / "run.sh"), *args], capture_output=True, text=True, timeout=60
@@ -260,6 +260,16 @@ def test_run_sh_rejects_other_experiments(args):
     assert process.returncode == 2
     assert "give classification (the default), translation, copying or papa" in process.stderr
     assert process.stderr.count("\n") == 1
+
+
+def test_run_sh_prints_help_and_rejects_no_jobs():
+    script = ["bash", str(ROOT / "run.sh")]
+    process = subprocess.run([*script, "--help"], capture_output=True, text=True, timeout=60)
+    assert process.returncode == 0 and "bash run.sh copying" in process.stdout
+    process = subprocess.run(
+        script, capture_output=True, text=True, timeout=60, env={**os.environ, "JOBS": "0"}
+    )
+    assert process.returncode == 2 and "JOBS must be a positive integer" in process.stderr
 
 
 def test_pre_commit_runs_the_pinned_ruff():
