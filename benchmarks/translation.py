@@ -15,7 +15,7 @@ the rate of a large product here, with the ratio if there were nothing else. Sec
     grad       Δ
     beam       translations by beam search
     embedding  one epoch of β^px with its validation
-    ibm1       expectation maximisation of IBM model 1
+    ibm1       expectation maximization of IBM model 1
     memory     logs of the size of Multi30k's, 60 checkpoints
 
 Prints a table per section and keeps it, with facts about the machine, in benchmarks/results/.

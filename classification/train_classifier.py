@@ -47,7 +47,7 @@ STATE_STEPS = 250
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument(
-        "--seed", type=seed, required=True, help="random seed (initialisation and data order)"
+        "--seed", type=seed, required=True, help="random seed (initialization and data order)"
     )
     parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
     parser.add_argument(

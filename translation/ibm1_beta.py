@@ -3,7 +3,7 @@
     python ibm1_beta.py --dataset multi30k
 
 A table t(target piece | source piece) without any neural network, trained by expectation
-maximisation on the training pairs. Every target piece (</s> included) is aligned with one of the
+maximization on the training pairs. Every target piece (</s> included) is aligned with one of the
 source pieces of its sentence (<s> and </s> included, in place of the model's empty word); before
 the first iteration all alignments are equally likely. Reads the data. Writes
 outputs/{dataset}_ibm1_beta.pkl, a sparse matrix (compressed rows: {"data", "indices", "indptr",
@@ -35,7 +35,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--iterations",
         type=count,
         default=10,
-        help="iterations of expectation maximisation (default: %(default)s)",
+        help="iterations of expectation maximization (default: %(default)s)",
     )
     parser.add_argument(
         "--overwrite", action="store_true", help="replace an output that is up to date"

@@ -13,7 +13,7 @@
 files may be gzipped. Formats of the public datasets:
 
   multi30k  task 1, raw: train.de, train.en, val.de, val.en
-  iwslt14   {train,valid}.{de,en}, tokenised by the fairseq preparation (its directory, or
+  iwslt14   {train,valid}.{de,en}, tokenized by the fairseq preparation (its directory, or
             tmp/ in it); or the original train.tags.de-en.{de,en}: lines with tags (<url>, ...) are
             left out, and every 23rd pair is validation
   news_commentary_v14_{en_nl,en_pt,it_pt}

@@ -43,7 +43,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--seed",
         type=seed,
         required=True,
-        help="random seed (initialisation, dropout and data order)",
+        help="random seed (initialization, dropout and data order)",
     )
     parser.add_argument("--dataset", required=True, help="name in data/, such as multi30k or toy")
     parser.add_argument(

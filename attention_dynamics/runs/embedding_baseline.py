@@ -45,7 +45,7 @@ def add_embedding_options(parser: argparse.ArgumentParser) -> None:
         "--seed",
         type=seed,
         default=0,
-        help="random seed (initialisation and data order; default: %(default)s)",
+        help="random seed (initialization and data order; default: %(default)s)",
     )
     parser.add_argument("--overwrite", action="store_true", help="retrain from the start")
     add_device_options(parser)

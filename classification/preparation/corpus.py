@@ -1,4 +1,4 @@
-"""A tokenised corpus on its way to data/: word indices, counts, duplicates, the JSON files."""
+"""A tokenized corpus on its way to data/: word indices, counts, duplicates, the JSON files."""
 
 import json
 from array import array

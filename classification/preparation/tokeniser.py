@@ -13,7 +13,7 @@
 - Every other mark is a token of its own; of a repeated ``. ! ? - * = ~ _`` a run of up to three is
   one (``...``, ``--``, ``!!!``). Curly and Treebank quotes become straight ones.
 
-Tokens that are joined by spaces and tokenised again are the same tokens.
+Tokens that are joined by spaces and tokenized again are the same tokens.
 """
 
 import html
@@ -38,7 +38,7 @@ _SINGLE = (
 def _token_pattern(marks: str, single: str, katakana: str) -> re.Pattern:
     """The pattern of one token; group 1 is a run of the same punctuation mark."""
     letter = rf"[^\W_{single}{katakana}]"
-    end = rf"(?![^\W_]|[{marks}])"
+    end = rf"(?!{letter}|[{marks}])"
     run = rf"{letter}+(?:[{marks}]+{letter}*|[{_JOINERS}]+{letter}+)*"
     initial = rf"(?!\d){letter}[{marks}]*"
     clitic = rf"'(?:s|m|d|re|ve|ll){end}"
@@ -66,7 +66,7 @@ def _token_pattern(marks: str, single: str, katakana: str) -> re.Pattern:
 _TOKEN = _token_pattern(_MARKS, _SINGLE, _KATAKANA)
 # The same for text without a character above U+02FF, four times as fast.
 _LATIN_TOKEN = _token_pattern("\u0300", "\u3005", "\u30a1")
-_CLITIC_END = rf"(?![^\W_]|[{_MARKS}])"
+_CLITIC_END = rf"(?![^\W_{_SINGLE}{_KATAKANA}]|[{_MARKS}])"
 # `(?:n't)*`: cut at each of several.
 _NOT = re.compile(rf"n't(?=(?:n't)*{_CLITIC_END})")
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)

@@ -141,7 +141,7 @@ def test_sides_are_stripped_and_pairs_with_an_empty_side_dropped(prepare, folder
 # --- IWSLT14
 
 
-def test_iwslt14_tokenised(prepare, folder):
+def test_iwslt14_tokenized(prepare, folder):
     place = folder / "iwslt14.tokenized.de-en"
     write_sides(place / "tmp", "train", 60, suffix=".gz")
     write_sides(place / "tmp", "valid", 20, 60)

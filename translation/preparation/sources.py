@@ -198,7 +198,7 @@ def _multi30k(source: Source, report: ReadReport) -> dict[str, Split]:
     return splits
 
 
-# --- iwslt14: tokenised {train,valid}.{de,en}, or train.tags.de-en.{de,en}
+# --- iwslt14: tokenized {train,valid}.{de,en}, or train.tags.de-en.{de,en}
 
 
 def _iwslt14(source: Source, report: ReadReport) -> dict[str, Split]:
@@ -217,7 +217,7 @@ def _iwslt14(source: Source, report: ReadReport) -> dict[str, Split]:
     tagged = _one_pair(names, source, r"train\.tags\.de-en", ("de", "en"))
     if tagged:
         report.notes.append(
-            f"every {EVERY}rd training pair is validation, as usual; the text is not tokenised, "
+            f"every {EVERY}rd training pair is validation, as usual; the text is not tokenized, "
             "lower-cased or cleaned, and lines with tags (titles, descriptions) are left out: the "
             "fairseq preparation has 160,239 and 7,283 pairs"
         )
@@ -225,7 +225,7 @@ def _iwslt14(source: Source, report: ReadReport) -> dict[str, Split]:
         return _divided(split, [number % EVERY == 0 for number in range(1, len(split.pairs) + 1)])
     raise InputError(
         f"source {source.path} lacks the training text of iwslt14: expected train.{{de,en}} beside "
-        "valid.{de,en} (tokenised: fairseq's tmp/), or train.tags.de-en.{de,en} (original); "
+        "valid.{de,en} (tokenized: fairseq's tmp/), or train.tags.de-en.{de,en} (original); "
         f"{source.described()}. To use other files in its place, such as the tuning and "
         "test sets, give --train SRC TRG --val SRC TRG"
     )
