@@ -23,11 +23,7 @@ from attention_dynamics.runs.paths import (
     state_path,
     unfinished_path,
 )
-from attention_dynamics.storage.files import (
-    read_json,
-    remove_abandoned,
-    write_json,
-)
+from attention_dynamics.storage.files import read_json, write_json
 
 # The version of run folders: what run.json says, and how checkpoints come from its settings.
 RUN_FORMAT = 1
@@ -186,7 +182,7 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
     """Hold the lock of a run folder or output while the block runs.
 
     The lock file is next to ``path`` and names its owner; the system releases the lock when the
-    process ends. Temporary files of a killed owner are removed.
+    process ends.
 
     Raises RunError with host and process id of the owner if another process holds the lock.
     """
@@ -206,9 +202,6 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
     try:
         if not hasattr(lock, "pid"):  # without system locks, filelock names the owner itself
             file.write_text(f"{os.getpid()}\n{socket.gethostname()}\n")
-        remove_abandoned(path.parent, f".{path.stem[:50]}")
-        if path.is_dir():
-            remove_abandoned(path, ".")
         yield
     finally:
         file.unlink(missing_ok=True)  # before the release: filelock rejects a removed file

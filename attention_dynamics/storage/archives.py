@@ -29,20 +29,11 @@ from attention_dynamics.cli import InputError
 MOST_BYTES = 4 << 30
 
 _TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-# What the libraries raise for corrupt archives: OSError for a negative offset, NotImplementedError
-# for an unknown compression, ValueError for a malformed number or name.
+# What the libraries raise for corrupt archives, and RuntimeError for encrypted ones.
 _CORRUPT = (
-    EOFError,
-    NotImplementedError,
-    OSError,
-    OverflowError,
-    ValueError,
-    lzma.LZMAError,
-    struct.error,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+    EOFError, OSError, RuntimeError, ValueError, OverflowError, lzma.LZMAError, struct.error,
+    tarfile.TarError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 # What operating systems leave in directories and archives: .DS_Store, __MACOSX/
 _HIDDEN = re.compile(r"(^|/)(\.|__MACOSX/)")
 
@@ -65,7 +56,7 @@ class Source:
         if not self.path.exists():
             raise InputError(f"source {path} does not exist")
         self._most = self._left = MOST_BYTES if most_bytes is None else most_bytes
-        with self._naming_corruption():
+        with self._naming_corruption(self.path):
             stored = [name for name, _ in self._members()]
         self.names = sorted(map(_without_gz, stored))
         if not self.names:
@@ -103,7 +94,7 @@ class Source:
         data is corrupt or truncated, or when the limit of this source is exceeded.
         """
         wanted = set(names)
-        with self._naming_corruption():
+        with self._naming_corruption(self.path):
             for stored, open_member in self._members():
                 name = _without_gz(stored)
                 if name in wanted:
@@ -114,63 +105,48 @@ class Source:
 
     def place(self, name: str) -> str:
         """A member's name in error messages: the source's path, and the name inside of it."""
-        return str(self.path) if self._kind() == "file" else f"{self.path}:{name}"
-
-    def _kind(self) -> str:
-        if self.path.is_dir():
-            return "directory"
-        lower = self.path.name.lower()
-        if lower.endswith(_TAR):
-            return "tar"
-        return "zip" if lower.endswith(".zip") else "file"
+        own_names = (self.path.name, _without_gz(self.path.name))
+        return str(self.path) if name in own_names else f"{self.path}:{name}"
 
     def _members(self) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
-        """(stored name, function that opens it) of each file; links and devices are left out."""
-        kind = self._kind()
-        if kind == "file":
-            yield self.path.name, functools.partial(open, self.path, "rb")
-            return
-        for stored, open_member in getattr(self, f"_{kind}_members")():
+        """(stored name, function that opens it) of each file that is not hidden, link or device."""
+        for stored, open_member in self._stored():
             name = "/".join(PurePosixPath(stored.replace("\\", "/")).parts)
-            if not _HIDDEN.search(name):
+            if name == self.path.name or not _HIDDEN.search(name):
                 yield name, open_member
 
-    def _directory_members(self) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
-        for path in sorted(self.path.rglob("*")):
-            if path.is_file():
-                yield path.relative_to(self.path).as_posix(), functools.partial(open, path, "rb")
-
-    def _tar_members(self) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
-        with tarfile.open(self.path) as archive:
-            for member in archive:
-                if member.isfile():
-                    yield member.name, functools.partial(archive.extractfile, member)
-
-    def _zip_members(self) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
-        with zipfile.ZipFile(self.path) as archive:
-            for info in archive.infolist():
-                # Unix file type, 0 if the archive was made elsewhere.
-                file_type = stat.S_IFMT(info.external_attr >> 16)
-                if not info.is_dir() and file_type in (0, stat.S_IFREG):
-                    yield info.filename, functools.partial(archive.open, info)
+    def _stored(self) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
+        suffix = self.path.name.lower()
+        if self.path.is_dir():
+            for path in sorted(self.path.rglob("*")):
+                if path.is_file():
+                    name = path.relative_to(self.path).as_posix()
+                    yield name, functools.partial(open, path, "rb")
+        elif suffix.endswith(_TAR):
+            with tarfile.open(self.path) as archive:
+                for member in archive:
+                    if member.isfile():
+                        yield member.name, functools.partial(archive.extractfile, member)
+        elif suffix.endswith(".zip"):
+            with zipfile.ZipFile(self.path) as archive:
+                for member in archive.infolist():
+                    if not member.is_dir() and not stat.S_ISLNK(member.external_attr >> 16):
+                        yield member.filename, functools.partial(archive.open, member)
+        else:
+            yield self.path.name, functools.partial(open, self.path, "rb")
 
     @contextlib.contextmanager
-    def _naming_corruption(self, name: str | None = None) -> Iterator[None]:
-        """Raise InputError, which names the source (and the member ``name``), for corrupt data."""
+    def _naming_corruption(self, where: str | Path) -> Iterator[None]:
+        """Raise InputError, which names ``where``, for corrupt data."""
         try:
             yield
         except PermissionError:
             raise
         except _CORRUPT as error:
-            where = self.place(name) if name else self.path
             detail = next(iter(str(error).splitlines()), type(error).__name__).rstrip(":")
             raise InputError(
                 f"{where} is corrupt or truncated ({detail}); download it again"
             ) from None
-        except RuntimeError as error:
-            if "password" not in str(error):
-                raise
-            raise InputError(f"{self.path} is encrypted; unpack it first") from None
 
 
 class _Limited(io.RawIOBase):
@@ -183,13 +159,14 @@ class _Limited(io.RawIOBase):
         return True
 
     def readinto(self, buffer) -> int:
-        with self._source._naming_corruption(self._name):
+        source = self._source
+        with source._naming_corruption(source.place(self._name)):
             block = self._stream.read(len(buffer))
-        self._source._left -= len(block)
-        if self._source._left < 0:
+        source._left -= len(block)
+        if source._left < 0:
             raise InputError(
-                f"{self._source.path} holds more than {self._source._most:,} bytes of data "
-                f"(reached in {self._name}); split it into smaller files"
+                f"{source.path} holds more than {source._most:,} bytes of data (reached in "
+                f"{self._name}); split it into smaller files"
             )
         buffer[: len(block)] = block
         return len(block)

@@ -2,13 +2,14 @@
 
 from attention_dynamics.cli import InputError
 
+_ADVICE = "check network and --revision, or download the distribution and give it as --source"
+
 
 def resolve_revision(repository: str, revision: str | None) -> str:
     """The commit of a repository to read: ``revision``, or the newest one now.
 
-    No commit is built in: none could be checked where this was written, and an unchecked one pins
-    nothing. The one that is used is printed and kept in ``about.json``; give it as ``--revision``
-    to get the same bytes again. Either way the row counts are checked against the distribution.
+    No commit is built in, since none could be checked where this was written. The one that is used
+    is printed and stored in ``about.json``; give it as ``--revision`` to get the same bytes again.
 
     Raises InputError within seconds when the hub cannot be reached or has no such revision.
     """
@@ -16,8 +17,8 @@ def resolve_revision(repository: str, revision: str | None) -> str:
 
     try:
         return HfApi().dataset_info(repository, revision=revision, timeout=10).sha
-    except Exception as error:  # what fails here has a type per HTTP library and version
-        raise _failed(repository, error) from None
+    except Exception as error:  # one type per HTTP library and version
+        raise _failed(repository, error, _ADVICE) from None
 
 
 def load_splits(repository: str, revision: str, *configuration: str):
@@ -30,14 +31,14 @@ def load_splits(repository: str, revision: str, *configuration: str):
     try:
         return datasets.load_dataset(repository, *configuration, revision=revision)
     except Exception as error:
-        raise _failed(repository, error) from None
+        raise _failed(repository, error, _ADVICE) from None
 
 
 def use_cache_without_network() -> None:
-    """When the hub cannot be reached, let its libraries read what they have cached, or fail, now.
+    """If the hub cannot be reached, let its libraries read their cache instead of retrying.
 
-    Else they try again for up to a minute for each name. Call it before something is loaded from
-    the hub (models and tokenisers included); with ``HF_HUB_OFFLINE=1`` nothing is asked.
+    They would retry for up to a minute per name. Call it before anything is loaded from the hub
+    (models and tokenizers included); with ``HF_HUB_OFFLINE=1`` nothing is asked.
     """
     import datasets
     from huggingface_hub import constants, get_session
@@ -45,16 +46,15 @@ def use_cache_without_network() -> None:
     if not constants.HF_HUB_OFFLINE:
         try:
             get_session().head(constants.ENDPOINT, timeout=5)
-        except Exception:  # what fails here has a type per HTTP library and version
+        except Exception:  # one type per HTTP library and version
             constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
 
 
 def load_cached_splits(repository: str, *configuration: str, cache_dir: str | None, advice: str):
-    """The splits of a repository, {name: rows}, from ``cache_dir`` (the library's own when None)
-    where they are there already.
+    """The splits of a repository, {name: rows}, from ``cache_dir`` (the library's own when None).
 
-    Raises InputError, which ends on ``advice``, when there is neither network nor cache, or no such
-    repository or configuration; within seconds.
+    Raises InputError, which ends on ``advice``, within seconds when there is neither network nor
+    cache, or no such repository or configuration.
     """
     import datasets
 
@@ -62,14 +62,11 @@ def load_cached_splits(repository: str, *configuration: str, cache_dir: str | No
     try:
         return datasets.load_dataset(repository, *configuration, cache_dir=cache_dir)
     except Exception as error:
-        name = " ".join((repository, *configuration))
-        raise InputError(
-            f"{name} could not be downloaded from the Hugging Face hub ({_reason(error)}); {advice}"
-        ) from None
+        raise _failed(" ".join((repository, *configuration)), error, advice) from None
 
 
 def check_columns(where: str, there: list[str], wanted: set[str]) -> None:
-    """Refuse rows (of the repository and split ``where``) that lack one of the wanted columns."""
+    """Reject rows (of the repository and split ``where``) that lack one of the wanted columns."""
     if missing := wanted - set(there):
         raise InputError(
             f"{where} has no column {', '.join(sorted(missing))}; it has {', '.join(there)}: the "
@@ -77,12 +74,8 @@ def check_columns(where: str, there: list[str], wanted: set[str]) -> None:
         )
 
 
-def _failed(repository: str, error: Exception) -> InputError:
+def _failed(name: str, error: Exception, advice: str) -> InputError:
+    reason = " ".join(str(error).split())[:160] or type(error).__name__
     return InputError(
-        f"--download cannot get {repository} from the Hugging Face hub ({_reason(error)}); check "
-        "network and --revision, or get the distribution by other means and give it as --source"
+        f"{name} could not be downloaded from the Hugging Face hub ({reason}); {advice}"
     )
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:160] or type(error).__name__

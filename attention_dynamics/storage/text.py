@@ -16,8 +16,6 @@ from attention_dynamics.storage.files import parse_json
 LONGEST = 1 << 26
 csv.field_size_limit(LONGEST)
 
-_BYTE_ORDER_MARK = "\ufeff"
-
 
 def has_lone_surrogate(text: str) -> bool:
     """Whether ``text`` has a lone surrogate: JSON can encode it, but it is invalid Unicode."""
@@ -36,11 +34,6 @@ def text_lines(stream: BinaryIO, where: str) -> Iterator[str]:
     """
     start = 0
     for number, line in enumerate(iter(lambda: stream.readline(LONGEST), b""), 1):
-        if number == 1 and (encoding := _wide_encoding(line)):
-            raise InputError(
-                f"{where} is {encoding}, not UTF-8 text; convert it with "
-                f"iconv -f {encoding} -t UTF-8"
-            )
         if len(line) == LONGEST:
             raise InputError(
                 f"{where} line {number} is longer than {LONGEST:,} bytes: it is not text"
@@ -48,24 +41,13 @@ def text_lines(stream: BinaryIO, where: str) -> Iterator[str]:
         try:
             text = line.decode()
         except UnicodeDecodeError as error:
+            encoding = "UTF-16" if line.startswith((b"\xff\xfe", b"\xfe\xff")) else "LATIN1"
             raise InputError(
                 f"{where} is not UTF-8 text: line {number}, byte {start + error.start}; convert "
-                "it from its encoding, for example with iconv -f LATIN1 -t UTF-8"
+                f"it from its encoding, for example with iconv -f {encoding} -t UTF-8"
             ) from None
         start += len(line)
-        yield text.removeprefix(_BYTE_ORDER_MARK)
-
-
-def _wide_encoding(line: bytes) -> str | None:
-    """The encoding of a first line in UTF-16 or UTF-32, told by its mark or its zero bytes."""
-    if line.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
-        return "UTF-32"
-    if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "UTF-16"
-    zeros = line[::2].count(0), line[1::2].count(0)  # in the high or in the low bytes
-    if max(zeros) > len(line) / 4 and min(zeros) == 0:
-        return "UTF-16BE" if zeros[0] else "UTF-16LE"
-    return None
+        yield text.removeprefix("\ufeff")
 
 
 def delimited_rows(
@@ -81,35 +63,23 @@ def delimited_rows(
 
     Raises InputError for broken quoting, and for a row with more or fewer fields than the first.
     """
-    if quoting:
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
-        rows = _numbered(reader, where)
-    else:
-        rows = (
-            (number, line.rstrip("\r\n").split(delimiter)) for number, line in enumerate(lines, 1)
-        )
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    rows = reader if quoting else (line.rstrip("\r\n").split(delimiter) for line in lines)
     width = None
-    for number, row in rows:
-        if not row or row == [""]:
-            continue
-        width = width or len(row)
-        if len(row) != width:
-            raise InputError(
-                f"{where} line {number} has {len(row)} field(s), the first row has {width}; fix "
-                "the line, or its quotes"
-            )
-        yield number, row
-
-
-def _numbered(reader, where: str) -> Iterator[tuple[int, list[str]]]:
-    while True:
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            raise InputError(f"{where} line {reader.line_num} is malformed CSV: {error}") from None
-        if row is None:
-            return
-        yield reader.line_num, row
+    try:
+        for number, row in enumerate(rows, 1):
+            number = reader.line_num if quoting else number
+            if not row or row == [""]:
+                continue
+            width = width or len(row)
+            if len(row) != width:
+                raise InputError(
+                    f"{where} line {number} has {len(row)} field(s), the first row has {width}; "
+                    "fix the line, or its quotes"
+                )
+            yield number, row
+    except csv.Error as error:
+        raise InputError(f"{where} line {reader.line_num} is malformed CSV: {error}") from None
 
 
 def json_rows(lines: Iterator[str], where: str) -> Iterator[tuple[int, dict]]:
