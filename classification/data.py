@@ -1,7 +1,6 @@
 """Datasets of classification: reading, vocabulary, batches (docs/method.md, section 2)."""
 
 import hashlib
-import random
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -244,11 +243,6 @@ def _encode(docs: Ragged, index: np.ndarray) -> Ragged:
     inner[offsets[:-1]] = inner[offsets[1:] - 1] = False
     values[inner] = index[docs.values]
     return Ragged(values, offsets)
-
-
-def sample_train(train: Split, size: int) -> list[int]:
-    """Training examples evaluated in addition to the test set (drawn as in the papers' code)."""
-    return sorted(random.Random(1).sample(range(len(train)), min(size, len(train))))
 
 
 def eval_batches(split: Split) -> list[np.ndarray]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from data import Split, canonical_name, eval_batches, load_dataset, sample_train
+from data import Split, canonical_name, eval_batches, load_dataset
 from models import CONFIG_KEYS, AttentionClassifier, influence, projected_words
 
 from attention_dynamics.analysis.dumping import (
@@ -27,6 +27,7 @@ from attention_dynamics.analysis.dumping import (
     checkpoint_paths,
     dump_checkpoints,
     log_entries,
+    sample_train,
 )
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.cli import count, run_script, script_parser

@@ -23,8 +23,9 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "classification"))
-from data import load_dataset, sample_train
+from data import load_dataset
 
+from attention_dynamics.analysis.dumping import sample_train
 from attention_dynamics.analysis.own_model import add_checkpoint, create_logs, save
 from attention_dynamics.cli import count, run_script, script_parser
 from attention_dynamics.device import set_seed

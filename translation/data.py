@@ -1,11 +1,7 @@
 """Datasets of translation: reading, pieces, batches (docs/method.md, section 3)."""
 
-import codecs
 import io
-import random
-import re
-import sys
-import unicodedata
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +15,10 @@ from attention_dynamics.cli import InputError
 from attention_dynamics.runs.configs import absent_data_error
 from attention_dynamics.runs.paths import check_name
 from attention_dynamics.storage.files import atomic_write, read_json, sha256
-from attention_dynamics.storage.text import has_lone_surrogate, text_lines
+from attention_dynamics.storage.text import has_lone_surrogate
 
 PAD, BOS, EOS, UNK = range(4)
 VOCAB_SIZE = 8000
-# Sentences with more bytes are left out when sentencepiece trains, as in the published code.
-LONGEST_TRAINED = 4192
-MOST_PIECES = 10**6  # for more, sentencepiece would work for hours before it fails
 
 
 class Layout(NamedTuple):
@@ -83,18 +76,13 @@ def layout_of(dataset: str) -> Layout:
         about = Path("data") / dataset / "about.json"
         if not about.exists():
             raise _absent(dataset, about)
-        content = read_json(about, "data record")
-        languages = content.get("languages") if isinstance(content, dict) else None
-        if not (
-            isinstance(languages, list)
-            and len(languages) == 2
-            and all(isinstance(x, str) for x in languages)
-            and languages[0] != languages[1]
-        ):
-            raise InputError(f'{about} must name the two "languages" of the dataset')
-        for language in languages:
-            check_name(language, f"{about}: language")
-        layout = Layout(dataset, "val", *languages)
+        try:
+            src, trg = read_json(about, "data record")["languages"]
+            check_name(src, f"{about}: language")
+            check_name(trg, f"{about}: language")
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f'{about} must name the two "languages" of the dataset') from None
+        layout = Layout(dataset, "val", src, trg)
     for split in ("train", "val"):
         for path in layout.paths(split):
             if not path.exists():
@@ -128,10 +116,8 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device) -> "Batch":
         """The ids on ``device``; lengths stay on the CPU."""
-        src, src_lengths, inputs, targets, trg_lengths = self
-        return Batch(
-            src.to(device), src_lengths, inputs.to(device), targets.to(device), trg_lengths
-        )
+        flat = {name: getattr(self, name).to(device) for name in ("src", "inputs", "targets")}
+        return self._replace(**flat)
 
 
 @dataclass(frozen=True)
@@ -211,8 +197,6 @@ def load_dataset(dataset: str) -> Dataset:
     for split in ("train", "val"):
         texts[split], dropped[split] = read_pairs(layout, split)
     if not layout.pieces.exists():
-        if line := left_out_of_pieces(texts["train"]):
-            print(f"WARNING: {line}", file=sys.stderr)
         train_pieces(layout.pieces, texts["train"], VOCAB_SIZE)
     pieces = load_pieces(layout.pieces)
     files = [*layout.paths("train"), *layout.paths("val"), layout.pieces]
@@ -238,12 +222,7 @@ def read_pairs(layout: Layout, split: str) -> tuple[list[tuple[str, str]], int]:
 
 def has_text(sentence: str) -> bool:
     """Whether a sentence has a visible character: U+200B and U+FEFF, for example, are not."""
-    return any(character.isalnum() or not _is_invisible(character) for character in sentence)
-
-
-def _is_invisible(character: str) -> bool:
-    # Control and format characters, combining marks, separators.
-    return unicodedata.category(character) in ("Cc", "Cf", "Mn", "Me", "Zs", "Zl", "Zp")
+    return any(character.isprintable() and character != " " for character in sentence)
 
 
 def check_counts(paths, counts: tuple[int, int]) -> None:
@@ -258,7 +237,12 @@ def check_counts(paths, counts: tuple[int, int]) -> None:
 
 def _read_lists(paths: tuple[Path, Path]) -> tuple[list[tuple[str, str]], int]:
     """The pairs of two JSON lists, and the length of the lists."""
-    sides = [_json_list(path) for path in paths]
+    sides = [read_json(path, "data file") for path in paths]
+    for path, side in zip(paths, sides, strict=True):
+        if not isinstance(side, list) or not all(
+            isinstance(text, str) and not has_lone_surrogate(text) for text in side
+        ):
+            raise InputError(f"data file {path} must be a JSON list of sentences (valid Unicode)")
     check_counts(paths, tuple(map(len, sides)))
     return [(src.strip(), trg.strip()) for src, trg in zip(*sides, strict=True)], len(sides[0])
 
@@ -268,57 +252,18 @@ def _read_lines(paths: tuple[Path, Path], layout: Layout) -> tuple[list[tuple[st
     from torchtext.data import RawField  # slow to import
     from torchtext.datasets import TranslationDataset
 
-    total = _check_lines(paths)
+    counts = []
+    for path in paths:  # torchtext leaves out the rest of a longer side
+        try:
+            with open(path, encoding="utf-8") as lines:
+                counts.append(sum(1 for _ in lines))
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} is not UTF-8 text: {error.reason}") from None
+    check_counts(paths, tuple(counts))
     endings = (f".{layout.src}", f".{layout.trg}")
     fields = [("src", RawField()), ("trg", RawField())]
     read = TranslationDataset(str(paths[0]).removesuffix(endings[0]), endings, fields)
-    return [(example.src, example.trg) for example in read.examples], total
-
-
-def _check_lines(paths: tuple[Path, Path]) -> int:
-    """The number of lines of both files.
-
-    Raises InputError for what torchtext would misread: a longer side, whose rest it leaves out, a
-    carriage return inside of a line, where it starts a new one, and a byte-order mark.
-    """
-    counts = []
-    for path in paths:
-        number = 0
-        with open(path, "rb") as stream:
-            if stream.peek(3).startswith(codecs.BOM_UTF8):
-                raise InputError(f"{path} starts with a byte-order mark; remove it")
-            for number, line in enumerate(text_lines(stream, str(path)), 1):
-                if "\r" in line.removesuffix("\n").removesuffix("\r"):
-                    raise InputError(
-                        f"{path} line {number} has a carriage return; replace it with a space"
-                    )
-        counts.append(number)
-    check_counts(paths, tuple(counts))
-    return counts[0]
-
-
-def _json_list(path: Path) -> list[str]:
-    sentences = read_json(path, "data file")
-    if not isinstance(sentences, list) or not all(isinstance(text, str) for text in sentences):
-        raise InputError(f"data file {path} must be a JSON list of sentences")
-    for number, text in enumerate(sentences):
-        if has_lone_surrogate(text):
-            raise InputError(
-                f"data file {path}: sentence {number} holds a lone surrogate (\\ud800 to \\udfff), "
-                "which is invalid Unicode; remove it"
-            )
-    return sentences
-
-
-def left_out_of_pieces(pairs: list[tuple[str, str]]) -> str | None:
-    """A warning with the number of sentences too long to train pieces on; None if none is."""
-    count = sum(len(side.encode()) > LONGEST_TRAINED for pair in pairs for side in pair)
-    if not count:
-        return None
-    return (
-        f"{count:,} training sentence(s) of more than {LONGEST_TRAINED:,} bytes are not used when "
-        "the pieces are trained (a limit of sentencepiece), but stay in the data"
-    )
+    return [(example.src, example.trg) for example in read.examples], counts[0]
 
 
 def train_pieces(path: Path, pairs: list[tuple[str, str]], vocab_size: int) -> None:
@@ -333,17 +278,12 @@ def make_pieces(folder: Path, pairs: list[tuple[str, str]], vocab_size: int) -> 
 
     The sentences are those of the source side, then those of the target side.
 
-    Raises InputError if the text is too small for ``vocab_size`` pieces, or has more characters,
-    and for less than one piece in addition to the four special ones.
+    Raises InputError if the text is too small for ``vocab_size`` pieces, or has more characters.
     """
-    if not 5 <= vocab_size <= MOST_PIECES:
-        raise InputError(f"--vocab_size must be from 5 to {MOST_PIECES:,}, not {vocab_size}")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(
-                [side for column in zip(*pairs, strict=True) for side in column]
-            ),
+            sentence_iterator=itertools.chain(*zip(*pairs, strict=True)),
             model_writer=model,
             vocab_size=vocab_size,
             pad_id=PAD,
@@ -354,19 +294,12 @@ def make_pieces(folder: Path, pairs: list[tuple[str, str]], vocab_size: int) -> 
             minloglevel=2,
         )
     except RuntimeError as error:
-        most = re.search(r"Please set it to a value <= (\d+)", str(error))
-        least = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
-        if most:
-            raise InputError(
-                f"the training text of {folder} gives at most {most[1]} pieces, not "
-                f"{vocab_size}: use prepare_data.py --vocab_size {most[1]} (or fewer)"
-            ) from None
-        if least:
-            raise InputError(
-                f"the training text of {folder} has {least[1]} different characters and "
-                f"special pieces, more than --vocab_size {vocab_size}: give at least that many"
-            ) from None
-        raise InputError(f"no pieces could be trained on {folder}: {error}") from None
+        # "Vocabulary size too high (8000). Please set it to a value <= 600.", for example
+        reason = str(error).rpartition("] ")[2].rstrip(".")
+        raise InputError(
+            f"--vocab_size {vocab_size} does not fit the training text of {folder}: {reason}; give "
+            "another --vocab_size to prepare_data.py"
+        ) from None
     return model.getvalue()
 
 
@@ -378,18 +311,14 @@ def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
     try:
         pieces = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
         specials = (pieces.pad_id(), pieces.bos_id(), pieces.eos_id(), pieces.unk_id())
-    except RuntimeError:
+        pieces.id_to_piece([*range(pieces.vocab_size())])
+    except (RuntimeError, UnicodeDecodeError):
         raise InputError(f"{path} is corrupt or not a sentencepiece model") from None
     if specials != (PAD, BOS, EOS, UNK):
         raise InputError(
             f"sentencepiece model {path}: pad, bos, eos and unk have the ids {specials}, but must "
             "have 0, 1, 2, 3; remove it to retrain it"
         )
-    try:
-        for number in range(pieces.vocab_size()):
-            pieces.id_to_piece(number)
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is corrupt: its pieces are not UTF-8") from None
     return pieces
 
 
@@ -400,11 +329,6 @@ def _encode(pieces: sentencepiece.SentencePieceProcessor, pairs: list[tuple[str,
         values = np.fromiter((piece for row in rows for piece in row), dtype=np.int64)
         sides.append(Ragged(values, offsets_of(map(len, rows))))
     return Pairs(*sides, [trg for _, trg in pairs])
-
-
-def sample_train(train: Pairs, size: int) -> list[int]:
-    """Training pairs evaluated in addition to the validation set (drawn as in the papers' code)."""
-    return sorted(random.Random(1).sample(range(len(train)), min(size, len(train))))
 
 
 def token_pairs(src: Ragged, trg: Ragged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from data import Pairs, load_dataset, sample_train
+from data import Pairs, load_dataset
 from decoding import BEAM_SIZE, bleu, translate
 from evaluation import percent_and_perplexity
 from models import CONFIG_KEYS, AttentionTranslator
@@ -34,6 +34,7 @@ from attention_dynamics.analysis.dumping import (
     checkpoint_paths,
     dump_checkpoints,
     log_entries,
+    sample_train,
 )
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged, batches_by_length, offsets_of

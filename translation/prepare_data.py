@@ -45,7 +45,7 @@ from pathlib import Path
 
 import numpy as np
 import sentencepiece
-from data import LAYOUTS, VOCAB_SIZE, Layout, left_out_of_pieces, make_pieces
+from data import LAYOUTS, VOCAB_SIZE, Layout, make_pieces
 from preparation.sources import (
     FULL,
     LANGUAGES,
@@ -218,8 +218,6 @@ def _prepare(args: argparse.Namespace, layout: Layout, languages: Pair, command:
         # In natural text a word has several right contexts; only strings with several become
         # pieces. In the toy languages a space always follows, except after a word on its own.
         text = text + [(word, word) for word in toy.words]
-    if warning := left_out_of_pieces(text):
-        warnings.append(warning)
     folder = layout.about.parent
     vocab_size = args.vocab_size or (TOY_VOCAB_SIZE if toy else VOCAB_SIZE)
     model = make_pieces(folder, text, vocab_size)

@@ -4,8 +4,9 @@ The ``eval_dump.py`` scripts contribute the forward pass: what one checkpoint gi
 """
 
 import argparse
+import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,11 @@ def add_dump_options(parser: argparse.ArgumentParser) -> None:
         "--overwrite", action="store_true", help="replace an output that is up to date"
     )
     add_device_options(parser)
+
+
+def sample_train(train: Sized, size: int) -> list[int]:
+    """Training examples evaluated in addition to the others (drawn as in the papers' code)."""
+    return sorted(random.Random(1).sample(range(len(train)), min(size, len(train))))
 
 
 def log_entries(args: argparse.Namespace, config: dict, with_grad: bool) -> list[dict]:

@@ -373,29 +373,6 @@ def test_archives_of_a_compression_that_there_is_not(classification):
     assert "x.zip" in line and "compression" in line
 
 
-# --- Sentencepiece
-
-
-def test_sentences_too_long_for_pieces_are_said(translation, capsys):
-    """The longest that sentencepiece trains on has 4,192 bytes."""
-    words = ["lima", "kono", "sepu", "taro", "wibe", "duga", "rofe", "mizu", "hacu", "peno"]
-    short = [" ".join(words[n % 10] for n in range(k, k + 6)) for k in range(30)]
-    for side in ("aa", "bb"):
-        lines = [*short, "x" * 4192, "v" * 4193, "é" * 2097]
-        write_text(f"train.{side}", "".join(f"{line}\n" for line in lines))
-    args = ["--dataset", "mine", "--src_lang", "aa", "--trg_lang", "bb", "--vocab_size", "30"]
-    translation.prepare_data.main([*args, "--train", "train.aa", "train.bb", "--val_size", "2"])
-    kept = translation.data.read_pairs(translation.data.layout_of("mine"), "train")[0]
-    count = sum(len(side.encode()) > 4192 for pair in kept for side in pair)
-    assert count >= 2
-    assert (
-        f"WARNING: {count} training sentence(s) of more than 4,192 bytes" in capsys.readouterr().err
-    )
-    pieces = translation.data.load_pieces(Path("data/mine/mine.model"))
-    known = {pieces.id_to_piece(number)[-1] for number in range(pieces.vocab_size())}
-    assert "x" in known and "v" not in known and "é" not in known
-
-
 # --- Pages
 
 ATTACK = (

@@ -1,6 +1,7 @@
 """translation/prepare_data.py and alignment.py: every form, the toy languages, AER, errors."""
 
 import json
+import re
 import tarfile
 from pathlib import Path
 
@@ -356,7 +357,7 @@ def test_existing_files_are_not_replaced_without_overwrite(prepare, folder):
     with pytest.raises(InputError, match=r"mine/about.json already exists; use --overwrite"):
         prepare("mine", *options)
     # What fails while the new files are made leaves the old ones alone.
-    with pytest.raises(InputError, match="gives at most"):
+    with pytest.raises(InputError, match="does not fit the training text"):
         prepare("mine", *options, "--overwrite", "--vocab_size", 9999)
     assert {path.name: path.read_bytes() for path in (folder / "data/mine").iterdir()} == before
 
@@ -377,11 +378,12 @@ def test_vocabulary_of_other_text_is_replaced(prepare, folder, translation):
 
 def test_vocabulary_size_errors(prepare, folder, translation):
     options = own(folder)
-    with pytest.raises(InputError, match=r"data/mine gives at most \d+ pieces, not 8000") as error:
+    message = r"--vocab_size 8000 does not fit .* data/mine: .* to a value <= (\d+);"
+    with pytest.raises(InputError, match=message) as error:
         translation.prepare_data.main([*map(str, ["--dataset", "mine", *options])])
-    most = int(str(error.value).split("--vocab_size ")[1].split()[0])
+    most = re.search(message, str(error.value))[1]
     prepare("mine", *options, "--vocab_size", most)
-    with pytest.raises(InputError, match=r"different characters and special pieces, more than"):
+    with pytest.raises(InputError, match="Vocabulary size is smaller than required_chars"):
         prepare("other", *options, "--vocab_size", 10)
 
 
