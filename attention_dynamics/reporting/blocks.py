@@ -10,6 +10,8 @@ compares them. Measured numbers stand inside blocks only.
 """
 
 import ast
+import functools
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -21,25 +23,25 @@ from attention_dynamics.reporting.results import (
     authors_curve,
     authors_value,
     read_object,
-    read_papers,
     read_results,
 )
 from attention_dynamics.reporting.sections import (
-    Table,
-    agreement_tables,
-    experiment_of,
+    MALFORMED,
+    authors_drop,
     fisher_tables,
     mean_drops,
     papa_tables,
+    range_of,
     read_copying_rows,
     read_experiment,
+    select_tables,
     success_table,
 )
 from attention_dynamics.reporting.tables import (
+    Table,
     agreements_of,
     curve_rows,
     format_cell,
-    format_interval,
     format_percent,
     format_performance,
     format_table,
@@ -48,17 +50,12 @@ from attention_dynamics.reporting.tables import (
 )
 
 _BLOCK = re.compile(r"(<!-- generated: ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-_DEPARTURES = SHIPPED / "departures.json"
 
 
 def pages() -> list[Path]:
     """The pages whose blocks are generated, relative to the root of the repository."""
-    return [
-        Path("README.md"),
-        Path("CONTRIBUTING.md"),
-        *sorted(Path("docs").glob("*.md")),
-        *sorted(SHIPPED.glob("*.md")),
-    ]
+    main = [Path("README.md"), Path("CONTRIBUTING.md")]
+    return [*main, *sorted(Path("docs").glob("*.md")), *sorted(SHIPPED.glob("*.md"))]
 
 
 def update_blocks(page: Path) -> str:
@@ -76,98 +73,74 @@ def update_blocks(page: Path) -> str:
     def generate(match: re.Match) -> str:
         begin, call, _, end = match.groups()
         name, *arguments = call.split()
-        if name not in GENERATORS:
-            known = ", ".join(GENERATORS)
-            raise InputError(f"{page}: unknown generated block {name} (expected one of {known})")
         try:
             return f"{begin}\n{GENERATORS[name](*arguments)}\n\n{end}"
         except InputError as error:
             raise InputError(f"{page}: block {call}: {error}") from None
-        except (IndexError, KeyError, TypeError, ValueError) as error:
+        except MALFORMED as error:
             raise InputError(
-                f"{page}: block {call}: wrong arguments, or a file that lacks {error}; see "
-                "GENERATORS in attention_dynamics/reporting/blocks.py"
+                f"{page}: block {call}: unknown generator, wrong arguments, or a file that lacks "
+                f"{error}; see GENERATORS in attention_dynamics/reporting/blocks.py"
             ) from None
 
     return _BLOCK.sub(generate, text)
 
 
 def _markdown(tables: list[Table]) -> str:
-    return "\n\n".join(titled(table.title, table.rows, "markdown") for table in tables)
-
-
-def _shipped(experiment: str) -> list:
-    """The groups of the results that come with the repository."""
-    groups, problems = read_experiment(experiment)
-    if problems:
-        raise InputError(problems[0])
-    return [group for group in groups if f"from {SHIPPED}" in group.source]
+    return "\n\n".join(titled(*table, "markdown") for table in tables)
 
 
 def findings(experiment: str) -> str:
-    """The findings of an experiment as a list of sentences."""
-    return "\n".join(f"- {line}" for group in _shipped(experiment) for line in group.findings)
+    """The findings in the results of an experiment that come with the repository."""
+    groups, problems = read_experiment(experiment)
+    if problems:
+        raise InputError(problems[0])
+    shipped = [group for group in groups if f"from {SHIPPED}" in group.source]
+    return "\n".join(f"- {line}" for group in shipped for line in group.findings)
 
 
-def levels(file: str, kind: str, *metric: str) -> str:
-    """The levels in a results file of a collect script, for a kind of performance (acc, bleu)."""
-    return _agreement(file, kind, " ".join(metric), curves=False)
+def agreement(file: str, kind: str, *metric: str, column: str) -> str:
+    """Tables of a results file of a collect script, for a kind of performance (acc, bleu).
 
-
-def curves(file: str, kind: str, *metric: str) -> str:
-    """The agreement and the performance over training in a results file of a collect script."""
-    return _agreement(file, kind, " ".join(metric), curves=True)
-
-
-def _agreement(file: str, kind: str, metric: str, curves: bool) -> str:
-    """Tables of one metric, or of all; those of the levels, or those of the curves."""
-    path = Path(file)
-    results, tables = read_results(path), []
-    for name in [metric] if metric else METRICS:
-        first, *rest = agreement_tables(experiment_of(results), results, name, kind) or [None]
-        tables += rest if curves else [first] if first else []
-    if not tables:
-        raise InputError(f"{path} has no results with {kind} and {metric or 'any metric'}")
-    return _markdown(tables)
+    Those of one metric, or of all, whose first column is ``column``: the levels or the curves.
+    """
+    name = " ".join(metric)
+    results = {key: one for key, one in read_results(Path(file)).items() if name in ("", key[1])}
+    if not (tables := select_tables(results, kind)):
+        raise InputError(f"{file} has no results with {kind} and {name or 'any metric'}")
+    return _markdown([table for table in tables if column in table.rows[0]])
 
 
 def authors(file: str) -> str:
     """The authors' values in papers.json next to the values of a results file."""
-    results = read_results(Path(file))
     rows = []
-    for key, result in results.items():
-        suffix = ", BLEU" if key[3].endswith("_bleu") else ""
-        names = ["best_perf", *(f"xi_{name}" for name in agreements_of(result))]
-        if not suffix:
-            names = [*(f"agr_{name}" for name in agreements_of(result)), "baseline", *names]
-        for name in names:
+
+    def add(statistic: str, ours: object, theirs: object) -> None:
+        rows.append({"statistic": statistic, "this repository": ours, "authors' run": theirs})
+
+    for key, result in read_results(Path(file)).items():
+        is_bleu, names = key[3].endswith("_bleu"), agreements_of(result)
+        labels = {"best_perf": "best_perf", **{f"xi_{name}": f"xi_{name}" for name in names}}
+        if not is_bleu:
+            agreements = {f"agr_{name}": f"agr_{name}" for name in names}
+            labels = {**agreements, "baseline": "baseline (shuffle)", **labels}
+        for name, label in labels.items():
             if (theirs := authors_value(key, name)) is not None:
-                rows.append(
-                    {
-                        "statistic": name + suffix,
-                        "this repository": level_cell(result, name),
-                        "authors' run": format_performance(result, theirs, name),
-                    }
-                )
-        if not suffix and (curve := authors_curve(key)):
-            last = int(max(result["iterations"]))
-            rows += [
-                {
-                    "statistic": f"α agreement at step {row['iteration']}",
-                    "this repository": row["agreement of α"],
-                    "authors' run": row["authors' run"],
-                }
-                for row in curve_rows(result, "performance", curve)
-                if row["iteration"] in {*curve, last}
-            ]
+                label = f"{label}, BLEU" if is_bleu else label
+                add(label, level_cell(result, name), format_performance(result, theirs, name))
+        curve = {} if is_bleu else authors_curve(key)
+        shown = {*curve, int(max(result["iterations"]))} if curve else ()
+        for row in curve_rows(result, "performance", curve):
+            if row["iteration"] in shown:
+                label = f"α agreement at step {row['iteration']}"
+                add(label, row["agreement of α"], row["authors' run"])
     return format_table(rows, "markdown")
 
 
 def copying(file: str) -> str:
     """How many seeds or combinations of heads learn to copy, and Fisher's exact test of pairs."""
-    kind, rows = read_copying_rows(Path(file))
-    table, _ = success_table(rows, kind)
-    return _markdown([table, *fisher_tables(table)])
+    rows = read_copying_rows(Path(file))
+    return _markdown([success_table(rows)[0], *fisher_tables(rows)])
 
 
 def papa(file: str) -> str:
@@ -180,54 +153,42 @@ def results_at_a_glance() -> str:
     rows: list[dict] = []
 
     def add(experiment: str, measure: str, ours: object, theirs: object = None) -> None:
-        rows.append(
-            {
-                "experiment": experiment,
-                "measure": measure,
-                "this repository": ours,
-                "authors' run": theirs,
-            }
-        )
+        row = {"experiment": experiment, "measure": measure, "this repository": ours}
+        rows.append({**row, "authors' run": theirs})
 
     for folder in ("translation", "classification"):
-        results = read_results(SHIPPED / f"{folder}.pkl")
-        for key, result in results.items():
-            dataset, metric, split, perf = key
-            if metric != METRICS[0] or split != "val":
+        for key, result in read_results(SHIPPED / f"{folder}.pkl").items():
+            if key[1:3] != (METRICS[0], "val"):
                 continue
-            title, is_bleu = f"{folder}, {dataset}", perf.endswith("_bleu")
-            label = "BLEU" if is_bleu else "accuracy"
-            chance = format_cell(result["baseline"])
+            is_bleu = key[3].endswith("_bleu")
+            label, chance = "BLEU" if is_bleu else "accuracy", format_cell(result["baseline_exact"])
             measures = {
                 "agr_unif": f"agreement of attention with β^uf (random order: {chance})",
                 "xi_unif": f"{label} when attention first agrees more than that (ξ)",
                 "best_perf": f"best {label} of the gold run",
             }
-            for name, measure in list(measures.items())[is_bleu:]:
+            for name in list(measures)[is_bleu:]:
                 value = level_cell(result, name)
-                if value is None:
-                    value = "never"
                 theirs = format_performance(result, authors_value(key, name), name)
-                add(title, measure, value, theirs)
+                ours = "never" if value is None else value
+                add(f"{folder}, {key[0]}", measures[name], ours, theirs)
     for file in ("copying.json", "multihead.json"):
-        table, _ = success_table(*reversed(read_copying_rows(SHIPPED / file)))
-        for row in table.rows:
+        for row in success_table(read_copying_rows(SHIPPED / file))[0].rows:
             setting, count, fraction = list(row.values())[:3]
-            what = list(row)[1]
-            interval = format_interval(tuple(map(float, re.findall(r"[\d.]+", fraction)[1:])), 2)
-            add("copying", f"{setting}: {what}", f"{count} {interval}")
-    theirs = f"about {format_percent(read_papers()['papa']['drop'])}"
+            add("copying", f"{setting}: {list(row)[1]}", f"{count} {fraction.partition(' ')[2]}")
     for row in mean_drops(read_object(SHIPPED / "papa.json", "results")):
         if row["epoch"] == "last":
-            low, high = format_percent(row["lowest"]), format_percent(row["highest"])
-            add(
-                "PAPA",
-                f"{row['model']}, {row['share']:.0%} of heads constant: relative drop, mean of "
-                f"{row['tasks']} tasks",
-                f"{format_percent(row['drop'])} ({low} to {high})",
-                theirs if row["share"] == 1 else None,
-            )
+            heads = f"{row['model']}, {row['share']:.0%} of heads constant"
+            measure = f"{heads}: relative drop, mean of {row['tasks']} tasks"
+            ours = f"{format_percent(row['drop'])} ({range_of(row)})"
+            add("PAPA", measure, ours, authors_drop() if row["share"] == 1 else None)
     return format_table(rows, "markdown")
+
+
+def _long_table(columns: list[str], rows: list[list]) -> str:
+    """A table that is not padded to columns of equal width: its cells are sentences."""
+    lines = [f"| {' | '.join(map(str, cells))} |" for cells in (columns, *rows)]
+    return "\n".join([lines[0], "|---" * len(columns) + "|", *lines[1:]])
 
 
 def departures() -> str:
@@ -236,20 +197,15 @@ def departures() -> str:
     An ``effect`` may refer to numbers: ``{Furd[here]:.3f}`` is measured[number]["Furd"]["here"],
     and ``{papa[...]}`` an entry of results/papa_departures.json.
     """
-    content = read_object(_DEPARTURES, "departures")
+    content = read_object(SHIPPED / "departures.json", "departures")
     of_papa = read_object(SHIPPED / "papa_departures.json", "results")
-    columns = ("number", "published", "here", "effect", "test")
-    # Not padded to columns of equal width: the cells are sentences.
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    for departure in content["departures"]:
-        measured = content["measured"].get(str(departure["number"]), {})
-        cells = {
-            **departure,
-            "effect": departure["effect"].format(**measured, papa=of_papa),
-            "test": re.sub(r"[\w*]+", r"`\g<0>`", departure["test"]),
-        }
-        lines.append(f"| {' | '.join(str(cells[name]) for name in columns)} |")
-    return "\n".join(lines)
+    rows = []
+    for one in content["departures"]:
+        measured = content["measured"].get(str(one["number"]), {})
+        effect = one["effect"].format(**measured, papa=of_papa)
+        tests = re.sub(r"[\w*]+", r"`\g<0>`", one["test"])
+        rows.append([one["number"], one["published"], one["here"], effect, tests])
+    return _long_table(["number", "published", "here", "effect", "test"], rows)
 
 
 def times() -> str:
@@ -262,7 +218,9 @@ def times() -> str:
             "runs": numbers["runs"],
             "seconds (median)": f"{numbers.get('seconds', numbers.get('training_seconds')):,.0f}",
             "seconds per step": numbers.get("seconds_per_step"),
-            "peak memory (MB)": _rounded(numbers.get("peak_memory_mb")),
+            "peak memory (MB)": f"{numbers.get('peak_memory_mb', math.nan):.0f}".replace(
+                "nan", "-"
+            ),
         }
         for experiment, scripts in content.items()
         if experiment != "machine"
@@ -271,10 +229,6 @@ def times() -> str:
     ]
     machine = ", ".join(f"{key} {value}" for key, value in content["machine"].items())
     return f"{format_table(rows, 'markdown')}\n\nMachine: {machine}."
-
-
-def _rounded(number: float | None) -> str | None:
-    return None if number is None else f"{number:.0f}"
 
 
 def benchmarks(name: str) -> str:
@@ -294,19 +248,18 @@ def modules(folder: str) -> str:
     """Every module of a folder with the first line of its docstring (CONTRIBUTING.md)."""
     rows = []
     for path in sorted(Path(folder).rglob("*.py")):
-        if path.name == "__init__.py" or "reference" in path.parts:
-            continue
-        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        line = docstring.partition("\n")[0].rstrip(".").replace("|", "\\|")
-        rows.append(f"| `{path.relative_to(folder).as_posix()}` | {line} |")
-    return "\n".join(["| module | content |", "|---|---|", *rows])
+        if path.name != "__init__.py" and "reference" not in path.parts:
+            docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            line = docstring.partition("\n")[0].rstrip(".").replace("|", "\\|")
+            rows.append([f"`{path.relative_to(folder).as_posix()}`", line])
+    return _long_table(["module", "content"], rows)
 
 
 GENERATORS: dict[str, Callable[..., str]] = {
     "results-at-a-glance": results_at_a_glance,
     "findings": findings,
-    "levels": levels,
-    "curves": curves,
+    "levels": functools.partial(agreement, column="statistic"),
+    "curves": functools.partial(agreement, column="iteration"),
     "authors": authors,
     "copying": copying,
     "papa": papa,

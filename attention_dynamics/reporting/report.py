@@ -6,7 +6,8 @@ is named there.
 """
 
 import base64
-import xml.etree.ElementTree
+import html
+import re
 from pathlib import Path
 
 from attention_dynamics.cli import InputError
@@ -14,77 +15,21 @@ from attention_dynamics.names import LEVELS, SHORT
 from attention_dynamics.reporting.results import (
     EXPERIMENTS,
     check_root,
-    figure_files,
-    page_files,
+    find,
     read_object,
     read_papers,
-    record_files,
 )
-from attention_dynamics.reporting.sections import Table, read_experiment
-from attention_dynamics.reporting.tables import format_cell
+from attention_dynamics.reporting.sections import MALFORMED, read_experiment
+from attention_dynamics.reporting.tables import Table, format_cell
 from attention_dynamics.reporting.templating import render
 from attention_dynamics.runs.records import provenance
 
-# Experiment -> title, question, command that makes a first small example.
-_SECTIONS = {
-    "classification": (
-        "Classification: does attention go to words that were already known?",
-        "A binary classifier reads a text. Its score is the sum over words of α times β: α is the "
-        "attention that a word gets, β the vote of that word for the correct label. One run is "
-        "trained with its attention frozen uniform, so that it learns votes only; they are called "
-        "β^uf. Do these votes predict where a normally trained run will attend?",
-        "bash run.sh",
-    ),
-    "translation": (
-        "Translation: does attention go to words that were already known?",
-        "A translator with a single attention head. One run is trained with its attention frozen "
-        "uniform. Here β^uf is the log-probability that this run gives to the correct target piece "
-        "when it attends to a single source piece. Does it predict where a normally trained run "
-        "will attend?",
-        "bash run.sh translation",
-    ),
-    "SequenceCopying": (
-        "Sequence copying: when can attention not be learned?",
-        "A model copies a sequence of 40 different tokens. Drawn from 40 tokens, every sequence "
-        "holds the same tokens, so that nothing can be learned about single words before attention "
-        "works. Drawn from 60 tokens, sequences differ. How many runs learn to copy? A good head "
-        "is a head of fixed attention from which copying is learned, a bad head one from which it "
-        "is not.",
-        "bash run.sh copying",
-    ),
-    "papa": (
-        "PAPA: how much does attention that depends on the input matter?",
-        "In a pretrained encoder, some or all attention matrices are replaced by constant ones, "
-        "and a classifier is trained on the result. How much of the score is lost? The relative "
-        "drop is the loss divided by the score without constant heads.",
-        "bash run.sh papa",
-    ),
-}
-# The terms of classification and translation, explained where they first appear.
-_TERMS = {
-    "α, β, β^uf": "scores of the words of a text: attention; what a word says about the output; "
-    "the same in the run with attention frozen uniform (also called KTIW, knowledge to translate "
-    "individual words).",
-    "Agreement A": "how far two such scores agree, averaged over texts. Top 5% match: how often "
-    "the word with the highest score of the first is among the top 5% of the second. Kendall tau: "
-    "rank correlation. Random order: the agreement of attention that is shuffled within each text.",
-    "Gold run": "the run normal_A at its best checkpoint, the gold iteration. Other normal runs "
-    "are compared with it.",
-    "ξ (xi_unif)": "performance of the other normal runs at the first checkpoint whose attention "
-    "agrees with the gold run more than the votes β^uf do (agr_unif). Its bracket: the performance "
-    "at the checkpoint before, and at this one.",
-}
 # What stands below the name of a statistic in the tables.
 _LABELS = {
     **{f"agr_{name}": f"{level.symbol}: {level.label}" for name, level in LEVELS.items()},
     "baseline (shuffle)": "random order, one shuffle",
     "baseline (exact)": "random order, expectation",
     "xi_unif": "performance when α first agrees more than agr_unif",
-}
-_METRICS = {short: metric for metric, short in SHORT.items()}
-_TITLE_OF_PAGE = {
-    "tokens": "sentences, coloured by α",
-    "matrices": "sentence pairs, α next to β^uf",
 }
 
 
@@ -102,7 +47,6 @@ def write_report_text(command: str) -> tuple[str, list[str]]:
     text = render(
         "report.html",
         sections=sections,
-        terms=_TERMS,
         labels=_LABELS,
         command=command,
         commit=provenance()["commit"],
@@ -114,29 +58,17 @@ def write_report_text(command: str) -> tuple[str, list[str]]:
 
 def _section(experiment: str) -> dict:
     """All that the page shows about one experiment."""
-    title, question, command = _SECTIONS[experiment]
     papers = read_papers()
     groups, problems = read_experiment(experiment)
     records, versions = _records(experiment, problems)
-    sources = [run["source"] for run in papers["runs"] if run["experiment"] == experiment]
+    numbers = [*papers["runs"], papers["papa"]]
     return {
         "name": experiment,
-        "title": title,
-        "question": question,
-        "command": command,
-        "paper": papers["findings"][experiment],
+        **papers["experiments"][experiment],
         "groups": groups,
-        "sources": [papers["papa"]["source"]] if experiment == "papa" else sources,
-        "figures": _figures(experiment, problems),
-        "pages": [
-            {
-                "file": str(path),
-                "title": f"{path.stem.rpartition('_')[0]}: "
-                f"{_TITLE_OF_PAGE[path.stem.rpartition('_')[2]]}, checkpoint by checkpoint",
-                "text": path.read_text(encoding="utf-8", errors="replace"),
-            }
-            for path in page_files(experiment)
-        ],
+        "sources": [one["source"] for one in numbers if one["experiment"] == experiment],
+        "figures": [_figure(path) for path in find(experiment, "figures")],
+        "pages": [(path, path.read_text("utf-8", "replace")) for path in find(experiment, "pages")],
         "records": records,
         "problems": problems,
         "versions": versions,
@@ -146,61 +78,47 @@ def _section(experiment: str) -> dict:
 def _records(experiment: str, problems: list[str]) -> tuple[Table, list[str]]:
     """The records of all runs and outputs as a table; their versions and machines."""
     rows, versions = [], []
-    for path in record_files(experiment):
+    for path in find(experiment, "records"):
         try:
             record = read_object(path, "record")
-            if not isinstance(record.get("command"), str):
-                raise InputError(f"record {path}: has no command; run the step again")
-        except InputError as error:
-            if not any(str(path) in problem for problem in problems):
-                problems.append(str(error))
-            continue
-        settings = record.get("settings")
-        settings = settings if isinstance(settings, dict) else {}
-        checksums = settings.get("checksums")
-        data = checksums.get("data") if isinstance(checksums, dict) else settings.get("data")
-        where = path.parent if path.name == "run.json" else path
-        if isinstance(record.get("versions"), dict):
-            named = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-            versions.append(f"{named}; {record.get('machine', 'unknown machine')}")
-        rows.append(
-            {
+            settings = record.get("settings", {})
+            where = path.parent if path.name == "run.json" else path
+            row = {
                 "run or output": str(Path(*where.parts[1:])),
                 "command": record["command"],
                 "seed": settings.get("seed", settings.get("seeds")),
                 "commit": str(record.get("commit") or "unknown")[:12],
-                "checksum of the data": data,
+                "checksum of the data": settings.get("checksums", settings).get("data"),
             }
-        )
+            named = ", ".join(f"{name} {v}" for name, v in record.get("versions", {}).items())
+            versions.append(f"{named}; {record.get('machine', 'unknown machine')}")
+            rows.append(row)
+        except (InputError, *MALFORMED):
+            if not any(str(path) in problem for problem in problems):
+                problems.append(f"record {path}: malformed; run the step again")
     return Table(f"Runs: commands, seeds, commits, data ({len(rows)})", rows), versions
 
 
-def _figures(experiment: str, problems: list[str]) -> list[dict]:
-    """The svg figures of an experiment as data URIs, with a title and an alt text."""
-    figures = []
-    for path in figure_files(experiment):
-        content = path.read_bytes()
-        try:
-            root = xml.etree.ElementTree.fromstring(content)
-        except xml.etree.ElementTree.ParseError:
-            problems.append(f"figure {path}: corrupt; draw it again")
-            continue
-        titles = [element.text for element in root.iter() if element.tag.endswith("}title")]
-        title, shows = next(filter(None, titles), path.stem), "the numbers of the tables above"
-        if metric := _METRICS.get(path.stem.rpartition("_")[2]):
+def _figure(path: Path) -> dict:
+    """An svg figure as a data URI, with a title and an alt text."""
+    text = path.read_text(encoding="utf-8")
+    named = re.search(r"<(?:dc:)?title>([^<]+)<", text)
+    title, shows = (
+        html.unescape(named[1]) if named else path.stem,
+        "the numbers of the tables above",
+    )
+    for metric, short in SHORT.items():
+        if path.stem.endswith(f"_{short}"):
             title = f"{title}: agreement ({metric}) and performance over training"
             shows = (
                 "upper part: the agreement of normal runs with the gold run over training, "
                 "and the levels agr_*; lower part: performance"
             )
-        numbers = path.with_suffix(".csv")
-        figures.append(
-            {
-                "file": str(path),
-                "numbers": str(numbers) if numbers.exists() else "",
-                "title": title,
-                "alt": f"{title}; {shows}",
-                "uri": "data:image/svg+xml;base64," + base64.b64encode(content).decode(),
-            }
-        )
-    return figures
+    numbers = path.with_suffix(".csv")
+    return {
+        "file": path,
+        "numbers": numbers if numbers.exists() else "",
+        "title": title,
+        "alt": f"{title}; {shows}",
+        "uri": "data:image/svg+xml;base64," + base64.b64encode(text.encode()).decode(),
+    }

@@ -8,42 +8,39 @@ import json
 from importlib import resources
 from pathlib import Path
 
-import numpy as np
-
 from attention_dynamics.cli import InputError
 from attention_dynamics.storage.files import read_json
 from attention_dynamics.storage.pickles import load_pickle
 
-# Experiment -> patterns of its result files and records in its folder, and of the result files and
-# figures that come with the repository in results/.
+SHIPPED = Path("results")  # what comes with the repository
+# Experiment -> kind of files -> patterns: those made here, then those in results/.
 _PATTERNS = {
     "classification": {
-        "results": ("results/*.pkl",),
-        "records": ("models/*/*/run.json", "outputs/*.json"),
-        "shipped": ("classification.pkl",),
-        "figures": ("Furd_*.svg",),
+        "results": ("classification/results/*.pkl", "results/classification.pkl"),
+        "records": ("classification/models/*/*/run.json", "classification/outputs/*.json"),
+        "figures": ("classification/figures/*.svg", "results/Furd_*.svg"),
+        "pages": ("classification/figures/*_tokens.html",),
     },
     "translation": {
-        "results": ("results/*.pkl",),
-        "records": ("models/*/*/run.json", "outputs/*.json"),
-        "shipped": ("translation.pkl",),
-        "figures": ("Multi30k_*.svg",),
+        "results": ("translation/results/*.pkl", "results/translation.pkl"),
+        "records": ("translation/models/*/*/run.json", "translation/outputs/*.json"),
+        "figures": ("translation/figures/*.svg", "results/Multi30k_*.svg"),
+        "pages": ("translation/figures/*_matrices.html",),
     },
     "SequenceCopying": {
-        "results": ("logs/*.json", "re_*headcomb.json"),
-        "records": ("logs/*.json", "re_*headcomb.json"),
-        "shipped": ("copying.json", "multihead.json"),
-        "figures": ("copying.svg", "multihead.svg"),
+        "results": ("SequenceCopying/logs/*.json", "SequenceCopying/re_*headcomb.json",
+                    "results/copying.json", "results/multihead.json"),
+        "records": ("SequenceCopying/logs/*.json", "SequenceCopying/re_*headcomb.json"),
+        "figures": ("SequenceCopying/figures/*.svg", "results/copying.svg",
+                    "results/multihead.svg"),
     },
     "papa": {
-        "results": ("results/*.json",),
-        "records": ("outputs/*/sorted/run.json", "outputs/*/results/*/run.json"),
-        "shipped": ("papa.json",),
-        "figures": ("papa_*.svg",),
+        "results": ("papa/results/*.json", "results/papa.json"),
+        "records": ("papa/outputs/*/sorted/run.json", "papa/outputs/*/results/*/run.json"),
+        "figures": ("papa/figures/*.svg", "results/papa_*.svg"),
     },
-}
+}  # fmt: skip
 EXPERIMENTS = tuple(_PATTERNS)
-SHIPPED = Path("results")
 
 
 def check_root() -> None:
@@ -55,31 +52,10 @@ def check_root() -> None:
         )
 
 
-def _found(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
-    return [path for pattern in patterns for path in sorted(folder.glob(pattern))]
-
-
-def result_files(experiment: str) -> list[Path]:
-    """The result files of an experiment: those made here, then those in results/."""
-    patterns = _PATTERNS[experiment]
-    made_here = _found(Path(experiment), patterns["results"])
-    return made_here + _found(SHIPPED, patterns["shipped"])
-
-
-def figure_files(experiment: str) -> list[Path]:
-    """The svg figures of an experiment: those drawn here, then those in results/."""
-    drawn_here = _found(Path(experiment), ("figures/*.svg",))
-    return drawn_here + _found(SHIPPED, _PATTERNS[experiment]["figures"])
-
-
-def page_files(experiment: str) -> list[Path]:
-    """The pages with a slider of an experiment."""
-    return _found(Path(experiment), ("figures/*_tokens.html", "figures/*_matrices.html"))
-
-
-def record_files(experiment: str) -> list[Path]:
-    """The records of the runs and outputs of an experiment."""
-    return _found(Path(experiment), _PATTERNS[experiment]["records"])
+def find(experiment: str, kind: str) -> list[Path]:
+    """The files of an experiment: "results", "records", "figures", or "pages" with a slider."""
+    patterns = _PATTERNS[experiment].get(kind, ())
+    return [path for pattern in patterns for path in sorted(Path().glob(pattern))]
 
 
 def read_object(path: Path, what: str) -> dict:
@@ -94,31 +70,18 @@ def read_object(path: Path, what: str) -> dict:
 def read_results(path: Path) -> dict[tuple[str, str, str, str], dict]:
     """The results of a collect script: {(dataset, metric, split, performance): statistics}.
 
-    Results of the published code are accepted: they have fewer statistics, and no intervals.
-
+    Results of the published code have fewer statistics, and no intervals.
     Raises InputError when the file is corrupt or contains something else.
     """
     results = load_pickle(path, "results")
-    if not isinstance(results, dict) or not results or not all(map(_is_result, results.items())):
+    if not isinstance(results, dict) or not all(
+        isinstance(key, tuple) and len(key) == 4 and {"agr_unif", "alpha_corrs"} <= {*result}
+        for key, result in results.items()
+    ):
         raise InputError(
             f"results {path}: not written by a collect script; run the collect script again"
         )
     return results
-
-
-def _is_result(item: tuple[object, object]) -> bool:
-    """Whether an item of a results file has the keys that every version of it has."""
-    key, result = item
-    if not isinstance(key, tuple) or len(key) != 4 or not isinstance(result, dict):
-        return False
-    numbers = [result.get(name) for name in ("agr_unif", "baseline", "best_perf")]
-    curves = [result.get(name) for name in ("iterations", "alpha_corrs", "alpha_perfs")]
-    return (
-        all(isinstance(part, str) for part in key)
-        and all(isinstance(n, int | float | np.number) for n in numbers)
-        and all(isinstance(curve, list | tuple | np.ndarray) for curve in curves)
-        and len({len(curve) for curve in curves}) == 1
-    )
 
 
 @functools.cache
@@ -134,9 +97,8 @@ def authors_value(key: tuple, statistic: str) -> float | None:
     Agreements do not depend on the performance, so one value serves accuracy and BLEU.
     """
     run = _authors_run(key)
-    return {**run.get("agreements", {}), **run.get("performances", {}).get(key[3], {})}.get(
-        statistic
-    )
+    values = {**run.get("agreements", {}), **run.get("performances", {}).get(key[3], {})}
+    return values.get(statistic)
 
 
 def authors_curve(key: tuple) -> dict[int, float]:
@@ -145,8 +107,5 @@ def authors_curve(key: tuple) -> dict[int, float]:
 
 
 def _authors_run(key: tuple) -> dict:
-    dataset, metric, split, _ = key
-    for run in read_papers()["runs"]:
-        if (run["dataset"], run["metric"], run["split"]) == (dataset, metric, split):
-            return run
-    return {}
+    runs = read_papers()["runs"]
+    return next((r for r in runs if (r["dataset"], r["metric"], r["split"]) == key[:3]), {})

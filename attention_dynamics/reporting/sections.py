@@ -3,45 +3,37 @@
 The report (report.py) and the generated blocks of the Markdown pages (blocks.py) share them.
 """
 
-import contextlib
 import itertools
+import re
 import statistics
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from scipy.stats import fisher_exact
 
 from attention_dynamics.cli import InputError
-from attention_dynamics.names import PERFORMANCES
+from attention_dynamics.names import METRICS, PERFORMANCES
 from attention_dynamics.reporting.results import (
     SHIPPED,
-    authors_curve,
     authors_value,
+    find,
     read_object,
     read_papers,
     read_results,
-    result_files,
 )
 from attention_dynamics.reporting.tables import (
+    Table,
+    agreement_tables,
     curve_rows,
     format_cell,
     format_interval,
     format_percent,
     format_performance,
     level_cell,
-    level_rows,
 )
 
-# Settings of the copying experiment -> their names in the paper.
-_SETTINGS = {f"vocab{vocab}seq_length40bsize128no_rep": f"40 of {vocab}" for vocab in (40, 60)}
-
-
-class Table(NamedTuple):
-    """A table: its title, and rows with the same keys."""
-
-    title: str
-    rows: list[dict]
+# What malformed content of a result file raises.
+MALFORMED = (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError)
 
 
 class Group(NamedTuple):
@@ -49,7 +41,7 @@ class Group(NamedTuple):
 
     Attributes:
         title: what the results are of.
-        source: the file that they come from, with the remark of the record next to it.
+        source: the files that they come from, with the "note" of the record next to them.
         findings: what the results say, a sentence or two each.
         table: the main table.
         details: all tables, the main one in full, or further tables.
@@ -68,187 +60,122 @@ def read_experiment(experiment: str) -> tuple[list[Group], list[str]]:
     A file that is corrupt or of another kind costs its own groups only.
     """
     groups, problems = [], []
-    copying: dict[tuple[Path, str], list[dict]] = {}
-    sources: dict[tuple[Path, str], list[str]] = {}
-    for path in result_files(experiment):
+    copying: dict[str, tuple[list[dict], list[str]]] = {}
+    for path in find(experiment, "results"):
         try:
             if experiment == "SequenceCopying":
-                kind, rows = read_copying_rows(path)
-                copying.setdefault((path.parent, kind), []).extend(rows)
-                sources.setdefault((path.parent, kind), []).append(str(path))
+                rows = read_copying_rows(path)
+                title = _titled(success_table(rows)[0].title, path)
+                all_rows, paths = copying.setdefault(title, ([], []))
+                all_rows += rows
+                paths.append(str(path))
+            elif experiment == "papa":
+                content = read_object(path, "results")
+                table, *details = papa_tables(content)
+                title = _titled(", ".join(content), path)
+                groups.append(Group(title, _source(path), papa_findings(content), table, details))
             else:
-                groups += read_groups(experiment, path)
+                groups += _agreement_groups(path)
         except InputError as error:
             problems.append(str(error))
-    for (folder, kind), rows in copying.items():
-        table, findings = success_table(rows, kind)
-        title = _titled(table.title, folder)
-        source = f"from {', '.join(sources[folder, kind])}"
-        groups.append(Group(title, source, findings, table, fisher_tables(table)))
+        except MALFORMED:
+            problems.append(
+                f"results {path}: not what the scripts of {experiment} write; run the script that "
+                "writes this file again with --overwrite"
+            )
+    for title, (rows, paths) in copying.items():
+        source = f"from {', '.join(paths)}"
+        groups.append(Group(title, source, *reversed(success_table(rows)), fisher_tables(rows)))
     return groups, problems
 
 
-def read_groups(experiment: str, path: Path) -> list[Group]:
-    """The groups of a result file; InputError when the file is corrupt or of another kind."""
-    with _checked(experiment, path):
-        if experiment == "papa":
-            return [_papa_group(path)]
-        return _agreement_groups(experiment, path)
-
-
-@contextlib.contextmanager
-def _checked(experiment: str, path: Path) -> Iterator[None]:
-    """Turn what malformed content raises into an InputError that names the file."""
-    try:
-        yield
-    except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError):
-        raise InputError(
-            f"results {path}: not what the scripts of {experiment} write; run the script that "
-            "writes this file again with --overwrite"
-        ) from None
-
-
-def _titled(name: str, folder: Path) -> str:
+def _titled(name: str, path: Path) -> str:
     """``name``, with a remark if the results come with the repository."""
-    return f"{name} (results that come with the repository)" if folder == SHIPPED else name
+    return f"{name} (results that come with the repository)" if path.parent == SHIPPED else name
 
 
 def _source(path: Path) -> str:
-    """The file, with the "note" of the record next to it."""
-    try:
-        note = read_object(path.with_suffix(".json"), "record").get("note")
-    except InputError:
-        note = None
-    return f"from {path}" if note is None else f"from {path}. {note}"
+    record = path.with_suffix(".json")
+    content = read_object(record, "record") if record.exists() else {}
+    return f"from {path}. {content['note']}" if "note" in content else f"from {path}"
 
 
 # --- classification and translation ---
 
 
-def performance_label(experiment: str, perf: str) -> str:
-    """What a performance such as ``val_bleu`` measures, in words."""
-    performance = PERFORMANCES[experiment].get(perf.rpartition("_")[2])
-    if performance is None:
-        return "performance"
-    # Translation runs to 100, classification to 1.
-    has_unit = experiment == "translation" and performance.unit
+def performance_label(key: tuple, result: dict) -> str:
+    """What the performance of a result measures, in words; translation runs to 100."""
+    kind = key[3].rpartition("_")[2]
+    is_translation = kind == "bleu" or result["best_perf"] > 1
+    performance = PERFORMANCES["translation" if is_translation else "classification"][kind]
+    has_unit = is_translation and performance.unit
     return f"{performance.label} ({performance.unit})" if has_unit else performance.label
 
 
-def experiment_of(results: dict) -> str:
-    """The experiment that a results file of a collect script belongs to, by its performances."""
-    for experiment, performances in PERFORMANCES.items():
-        known = {perf for one in performances.values() for perf, _ in one.splits.values()}
-        if {key[3] for key in results} <= known:
-            return experiment
-    raise InputError("the results have performances of neither classification nor translation")
+def select_tables(results: dict, kind: str) -> list[Table]:
+    """The tables of the results with a kind of performance (acc, bleu)."""
+    selected = {key: result for key, result in results.items() if key[3].endswith(f"_{kind}")}
+    if not selected:
+        return []
+    label = performance_label(*next(iter(selected.items())))
+    return agreement_tables(selected, label, authors=True)
 
 
-def _agreement_groups(experiment: str, path: Path) -> list[Group]:
+def _agreement_groups(path: Path) -> list[Group]:
     results = read_results(path)
     groups = []
     for dataset in dict.fromkeys(key[0] for key in results):
         own = {key: result for key, result in results.items() if key[0] == dataset}
-        tables = []
-        for metric, kind in dict.fromkeys((key[1], key[3].rpartition("_")[2]) for key in own):
-            tables += agreement_tables(experiment, own, metric, kind)
-        main = next((key for key in own if key[1:3] == ("top 5% match", "val")), None)
-        findings = agreement_findings(experiment, main, own[main]) if main else []
-        main_rows = [row for row in tables[0].rows if _is_main(row["statistic"])]
-        table = Table(tables[0].title, main_rows)
-        title = _titled(dataset, path.parent)
-        groups.append(Group(title, _source(path), findings, table, tables))
+        tables = [table for kind in ("acc", "bleu") for table in select_tables(own, kind)]
+        main = next((key for key in own if key[1:3] == (METRICS[0], "val")), None)
+        findings = agreement_findings(main, own[main]) if main else []
+        rows = [row for row in tables[0].rows if _is_main(row["statistic"])]
+        table = Table(tables[0].title, rows)
+        groups.append(Group(_titled(dataset, path), _source(path), findings, table, tables))
     return groups
 
 
 def _is_main(statistic: str) -> bool:
     """Whether a row of tables.level_rows belongs to the main table of the report."""
-    is_other_xi = statistic.startswith("xi_") and statistic != "xi_unif"
-    return not is_other_xi and "chosen" not in statistic
+    return statistic == "xi_unif" or not ("chosen" in statistic or statistic.startswith("xi_"))
 
 
-def agreement_tables(experiment: str, results: dict, metric: str, kind: str) -> list[Table]:
-    """Levels, then curves, of the results with a metric and a kind of performance (acc, bleu)."""
-    selected = {
-        key: result
-        for key, result in results.items()
-        if key[1] == metric and key[3].rpartition("_")[2] == kind
-    }
-    if not selected:
-        return []
-    datasets = ", ".join(dict.fromkeys(key[0] for key in selected))
-    label = performance_label(experiment, next(iter(selected))[3])
-    title = f"{datasets}: agreement by {metric}, and {label}"
-    tables = [Table(title, level_rows(selected, label, authors_value))]
-    for key, result in selected.items():
-        title = f"{key[0]}, {key[2]}: agreement of normal runs with the gold run ({metric})"
-        if note := result.get("interval_note"):
-            title += f"; {note}"
-        tables.append(Table(title, curve_rows(result, label, authors_curve(key))))
-    return tables
-
-
-def agreement_findings(experiment: str, key: tuple, result: dict) -> list[str]:
+def agreement_findings(key: tuple, result: dict) -> list[str]:
     """What the main comparison of the paper says of one dataset."""
-    dataset, label = key[0], performance_label(experiment, key[3])
+    dataset, label = key[0], performance_label(key, result)
 
     def value(name: str) -> str:
         theirs = format_performance(result, authors_value(key, name), name)
         cell = format_cell(level_cell(result, name))
         return cell if theirs is None else f"{cell}; authors' run {format_cell(theirs)}"
 
-    level, chance = result["agr_unif"], result["baseline"]
-    compared = "higher than" if level > chance else "not higher than"
-    findings = [
-        f"{dataset}: the attention of the gold run agrees with β^uf at {value('agr_unif')}; this "
-        f"is {compared} for a random order ({value('baseline')})."
-    ]
-    best = format_cell(format_performance(result, float(max(result["alpha_perfs"])), "best_perf"))
-    if result.get("xi_unif") is None:
-        findings.append(
-            f"{dataset}: the attention of the other normal runs never agrees with the gold run "
-            f"more than that, so ξ does not exist; their best {label} is {best}."
-        )
+    chance = "baseline_exact" if "baseline_exact" in result else "baseline"
+    compared = "higher than" if result["agr_unif"] > result[chance] else "not higher than"
+    if result["xi_unif"] is None:
+        when = "never agrees with the gold run more than that, so ξ does not exist"
     else:
-        findings.append(
-            f"{dataset}: the attention of the other normal runs agrees with the gold run more than "
-            f"that once their {label} is ξ = {value('xi_unif')}; their best is {best}."
+        when = (
+            f"agrees with the gold run more than that once their {label} is ξ = {value('xi_unif')}"
         )
+    best = format_performance(result, float(max(result["alpha_perfs"])), "best_perf")
     last = curve_rows(result, label)[-1]
-    findings.append(
+    return [
+        f"{dataset}: the attention of the gold run agrees with β^uf at {value('agr_unif')}; this "
+        f"is {compared} for a random order ({value(chance)}).",
+        f"{dataset}: the attention of the other normal runs {when}; their best {label} is "
+        f"{format_cell(best)}.",
         f"{dataset}: at the last checkpoint ({last['iteration']}) the normal runs agree with the "
-        f"gold run at {format_cell(last['agreement of α'])}."
-    )
-    return findings
+        f"gold run at {format_cell(last['agreement of α'])}.",
+    ]
 
 
 # --- sequence copying ---
 
-
-class Outcome(NamedTuple):
-    """What is counted in the rows of seq2seq.py or multihead.py.
-
-    Attributes:
-        title: of the table.
-        what: the things that are counted, in the plural.
-        key: how the key of the count begins; the accuracy follows.
-        criterion: the same in words.
-    """
-
-    title: str
-    what: str
-    key: str
-    criterion: str
-
-
+# How the key of the count begins (the accuracy follows) -> title, what is counted, in words.
 _OUTCOMES = {
-    "seeds": Outcome("Seeds that learn to copy", "seeds", "reach ", "at least"),
-    "heads": Outcome(
-        "Combinations of heads that learn to copy", "combinations", "exceed ", "above"
-    ),
+    "reach": ("Seeds that learn to copy", "seeds", "at least"),
+    "exceed": ("Combinations of heads that learn to copy", "combinations", "above"),
 }
-
-
 # Further keys of the rows -> column, decimals.
 _MORE = {
     "mean acc at the end": ("mean accuracy at the end", 3),
@@ -257,54 +184,56 @@ _MORE = {
 }
 
 
-def read_copying_rows(path: Path) -> tuple[str, list[dict]]:
-    """The kind of outcome ("seeds", "heads") and the rows of a record or of results/copying.json.
+def read_copying_rows(path: Path) -> list[dict]:
+    """The rows of a record of seq2seq.py or multihead.py, or of results/copying.json.
 
     Each row has: setting, "{reach or exceed} {accuracy}", of, share, low, high.
     """
     content = read_object(path, "results")
-    with _checked("SequenceCopying", path):
-        results = content.get("results", content)
-        if "shares" in results:
-            kind, rows = "heads", results["shares"]
-        else:
-            kind, rows = "seeds", results.get("settings", [results])
-        success_table(rows, kind)  # raises for rows that are not such
-        return kind, rows
+    results = content.get("results", content)
+    return results.get("shares") or results.get("settings", [results])
 
 
-def success_table(rows: list[dict], kind: str) -> tuple[Table, list[str]]:
+def success_table(rows: list[dict]) -> tuple[Table, list[str]]:
     """How many of each setting learn, with a 95% interval (Wilson); a sentence for each."""
-    outcome = _OUTCOMES[kind]
-    shown, findings = [], []
+    cells, findings = [], []
     for row in rows:
-        key = next(key for key in row if key.startswith(outcome.key))
-        name = _SETTINGS.get(row["setting"], row["setting"])
-        cells = {
-            "setting": name,
-            f"{outcome.what} that learn": f"{row[key]} of {row['of']}",
-            "fraction, 95% interval": f"{row['share']:.2f} "
-            + format_interval((row["low"], row["high"]), 2),
-        }
-        more = {
-            title: None if row[key] is None else f"{row[key]:.{digits}f}"
-            for key, (title, digits) in _MORE.items()
-            if key in row
-        }
-        shown.append({**cells, **more})
-        findings.append(
-            f"{name}: {row[key]} of {row['of']} {outcome.what} learn to copy (accuracy "
-            f"{outcome.criterion} {key.removeprefix(outcome.key)} at any evaluation)."
+        key = _count_key(row)
+        verb, accuracy = key.split()
+        title, what, criterion = _OUTCOMES[verb]
+        interval = format_interval((row["low"], row["high"]), 2)
+        cells.append(
+            {
+                "setting": _setting(row),
+                f"{what} that learn": f"{row[key]} of {row['of']}",
+                "fraction, 95% interval": f"{row['share']:.2f} {interval}",
+                **{
+                    column: None if row[name] is None else f"{row[name]:.{digits}f}"
+                    for name, (column, digits) in _MORE.items()
+                    if name in row
+                },
+            }
         )
-    return Table(outcome.title, shown), findings
+        findings.append(
+            f"{_setting(row)}: {row[key]} of {row['of']} {what} learn to copy (accuracy "
+            f"{criterion} {accuracy} at any evaluation)."
+        )
+    return Table(title, cells), findings
 
 
-def fisher_tables(table: Table) -> list[Table]:
-    """Fisher's exact test of each pair of settings in a table of :func:`success_table`."""
-    counts = {}
-    for row in table.rows:
-        count, _, of = next(v for k, v in row.items() if k.endswith("learn")).split()
-        counts[row["setting"]] = [int(count), int(of) - int(count)]
+def _count_key(row: dict) -> str:
+    return next(key for key in row if key.startswith(tuple(_OUTCOMES)))
+
+
+def _setting(row: dict) -> str:
+    """The setting as the paper names it."""
+    vocab = re.fullmatch(r"vocab(40|60)seq_length40bsize128no_rep", row["setting"])
+    return f"40 of {vocab[1]}" if vocab else row["setting"]
+
+
+def fisher_tables(rows: list[dict]) -> list[Table]:
+    """Fisher's exact test of each pair of settings in the rows of :func:`success_table`."""
+    counts = {_setting(row): [row[k := _count_key(row)], row["of"] - row[k]] for row in rows}
     pairs = [
         {
             "settings compared": f"{first}, {second}",
@@ -333,38 +262,25 @@ def mean_drops(content: dict) -> list[dict]:
         by_model.setdefault((one["model"], one["num_heads"]), []).append(one)
     means = []
     for (model, num_heads), group in by_model.items():
+        drops = [{(r["heads"], r["epoch"]): r["drop"] for r in one["rows"]} for one in group]
         if len({one["task"] for one in group}) < len(group):
             continue
-        tasks = [
-            {(row["heads"], row["epoch"]): row["drop"] for row in one["rows"] if row["heads"]}
-            for one in group
-        ]
-        for heads, epoch in sorted(set.intersection(*(set(drops) for drops in tasks))):
-            values = [drops[heads, epoch] for drops in tasks]
-            if None not in values:
-                means.append(
-                    {
-                        "model": model,
-                        "heads": heads,
-                        "share": heads / num_heads,
-                        "tasks": len(values),
-                        "epoch": epoch,
-                        "drop": statistics.fmean(values),
-                        "lowest": min(values),
-                        "highest": max(values),
-                    }
-                )
+        for heads, epoch in sorted(set.intersection(*map(set, drops))):
+            values = [of_task[heads, epoch] for of_task in drops]
+            if heads and None not in values:
+                described = {"model": model, "heads": heads, "share": heads / num_heads}
+                spread = {"lowest": min(values), "highest": max(values)}
+                mean = {"tasks": len(values), "epoch": epoch, "drop": statistics.fmean(values)}
+                means.append({**described, **mean, **spread})
     return means
 
 
 def papa_tables(content: dict) -> list[Table]:
     """The mean drop over tasks, then scores and drops of each model and task."""
-    theirs = format_percent(read_papers()["papa"]["drop"])
     means: dict[tuple, dict] = {}
     for row in mean_drops(content):
-        key = row["model"], row["heads"]
         cells = means.setdefault(
-            key,
+            (row["model"], row["heads"]),
             {
                 "model": row["model"],
                 "constant heads": f"{row['heads']} ({row['share']:.0%})",
@@ -372,35 +288,41 @@ def papa_tables(content: dict) -> list[Table]:
                 "drop, last epoch": None,
                 "range over tasks": None,
                 "drop, best epoch": None,
-                "authors' models": f"about {theirs}" if row["share"] == 1 else None,
+                "authors' models": authors_drop() if row["share"] == 1 else None,
             },
         )
         cells[f"drop, {row['epoch']} epoch"] = format_percent(row["drop"])
         if row["epoch"] == "last":
-            low, high = format_percent(row["lowest"]), format_percent(row["highest"])
-            cells["range over tasks"] = f"{low} to {high}"
-    tables = []
-    if means:
-        tables.append(Table("Relative drop of the score, mean over tasks", list(means.values())))
+            cells["range over tasks"] = range_of(row)
+    title = "Relative drop of the score, mean over tasks"
+    tables = [Table(title, [*means.values()])] if means else []
     for name, one in content.items():
         rows: dict[int, dict] = {}
         for row in one["rows"]:
-            cells = rows.setdefault(
-                row["heads"],
-                {"constant heads": f"{row['heads']} ({row['share']:.0%})", "seeds": row["seeds"]},
-            )
-            for what in ("score", "drop"):
-                cells[f"{what}, {row['epoch']} epoch"] = _mean_and_std(row, what)
+            heads = f"{row['heads']} ({row['share']:.0%})"
+            cells = {"constant heads": heads, "seeds": row["seeds"]}
+            cells = rows.setdefault(row["heads"], cells)
+            cells[f"score, {row['epoch']} epoch"] = _mean_and_std(row, "score", 1, ".3f", "")
+            cells[f"drop, {row['epoch']} epoch"] = _mean_and_std(row, "drop", 100, ".1f", "%")
         title = f"{name}: {one['metric']} of {one['model']} on {one['task']}"
-        tables.append(Table(title, list(rows.values())))
+        tables.append(Table(title, [*rows.values()]))
     return tables
 
 
-def _papa_group(path: Path) -> Group:
-    content = read_object(path, "results")
-    table, *details = papa_tables(content)
-    title = _titled(", ".join(content), path.parent)
-    return Group(title, _source(path), papa_findings(content), table, details)
+def authors_drop() -> str:
+    """The authors' relative drop with all heads constant."""
+    return f"about {format_percent(read_papers()['papa']['drop'])}"
+
+
+def range_of(row: dict) -> str:
+    """The lowest and the highest drop in a row of :func:`mean_drops`."""
+    return f"{format_percent(row['lowest'])} to {format_percent(row['highest'])}"
+
+
+def _mean_and_std(row: dict, what: str, scale: int, digits: str, unit: str) -> str | None:
+    mean, std = row[what], row[f"{what}_std"]
+    spread = "" if std is None else f" ± {scale * std:{digits}}"
+    return None if mean is None else f"{scale * mean:z{digits}}{spread}{unit}"
 
 
 def papa_findings(content: dict) -> list[str]:
@@ -409,19 +331,9 @@ def papa_findings(content: dict) -> list[str]:
     for row in mean_drops(content):
         if row["epoch"] == "last" and row["share"] in (0.5, 1):
             heads = "all" if row["share"] == 1 else "half"
-            low, high = format_percent(row["lowest"]), format_percent(row["highest"])
-            tasks = f"mean of {row['tasks']} tasks, {low} to {high}"
+            tasks = f"mean of {row['tasks']} tasks, {range_of(row)}"
             findings.append(
                 f"{row['model']} with {heads} of its heads constant: relative drop of the score "
                 f"{format_percent(row['drop'])} ({'one task' if row['tasks'] == 1 else tasks})."
             )
     return findings
-
-
-def _mean_and_std(row: dict, what: str) -> str | None:
-    mean, std = row[what], row[f"{what}_std"]
-    if mean is None:
-        return None
-    scale, digits, unit = (100, 1, "%") if what == "drop" else (1, 3, "")
-    spread = "" if std is None else f" ± {scale * std:.{digits}f}"
-    return f"{scale * mean:z.{digits}f}{spread}{unit}"

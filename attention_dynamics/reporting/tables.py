@@ -4,49 +4,46 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from tabulate import tabulate
 
 from attention_dynamics.analysis.statistics import crossing
 from attention_dynamics.names import LEVELS
+from attention_dynamics.reporting.results import authors_curve, authors_value
 
 FORMATS = ("text", "markdown", "latex", "csv", "json")
 _TABULATE = {"text": "simple", "markdown": "github", "latex": "latex_booktabs"}
 _TITLE = {"markdown": "### {}\n", "latex": "% {}"}
-
 # Characters that pdflatex sets in formulas only.
-_MATH = str.maketrans(
-    {
-        "α": r"$\alpha$",
-        "β": r"$\beta$",
-        "Δ": r"$\Delta$",
-        "λ": r"$\lambda$",
-        "ξ": r"$\xi$",
-        "±": r"$\pm$",
-    }
-)
+_FORMULAS = zip("αβΔλξ±", ("alpha", "beta", "Delta", "lambda", "xi", "pm"), strict=True)
+_MATH = str.maketrans({character: rf"$\{name}$" for character, name in _FORMULAS})
+
+
+class Table(NamedTuple):
+    """A table: its title, and rows with the same keys."""
+
+    title: str
+    rows: list[dict]
 
 
 def format_table(rows: list[dict], fmt: str = "text", digits: int = 3) -> str:
     """A table of ``rows`` (the same keys in each) in one of FORMATS.
 
     In text, markdown and latex, floats are rounded to ``digits`` decimals, and None and NaN are
-    "-"; in csv and json floats are not rounded, and None is an empty cell or null. Greek letters
-    and ± are formulas in latex.
+    "-"; in csv and json floats are not rounded, and None is an empty cell or null.
     """
     if fmt == "json":
         return json.dumps(rows, indent=2, ensure_ascii=False)
-    header = list(rows[0])
     if fmt == "csv":
         stream = io.StringIO()
-        writer = csv.DictWriter(stream, header, lineterminator="\n")
+        writer = csv.DictWriter(stream, rows[0], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         return stream.getvalue().rstrip("\n")
-    cells = [[format_cell(row[key], digits) for key in header] for row in rows]
-    table = tabulate(cells, header, tablefmt=_TABULATE[fmt], disable_numparse=True)
+    cells = [[format_cell(row[key], digits) for key in rows[0]] for row in rows]
+    table = tabulate(cells, [*rows[0]], tablefmt=_TABULATE[fmt], disable_numparse=True)
     return table.translate(_MATH) if fmt == "latex" else table
 
 
@@ -57,9 +54,9 @@ def titled(title: str, rows: list[dict], fmt: str) -> str:
 
 def format_cell(cell: object, digits: int = 3) -> str:
     """A cell to read: floats rounded, "-" for None and NaN."""
-    if isinstance(cell, float):
-        return "-" if math.isnan(cell) else f"{cell:.{digits}f}"
-    return "-" if cell is None else str(cell)
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return "-"
+    return f"{cell:.{digits}f}" if isinstance(cell, float) else str(cell)
 
 
 def format_interval(interval: tuple[float, float] | None, digits: int = 3) -> str | None:
@@ -77,10 +74,8 @@ def format_percent(fraction: float) -> str:
 
 def format_performance(result: dict, value: float | None, statistic: str) -> float | str | None:
     """``value`` of a statistic; with one decimal if it is a performance that runs to 100."""
-    is_performance = statistic.startswith(("xi_", "best_"))
-    if value is None or not is_performance or not result["best_perf"] > 1:
-        return value
-    return f"{value:.1f}"
+    is_percent = result["best_perf"] > 1 and statistic.startswith(("xi_", "best_"))
+    return f"{value:.1f}" if is_percent and value is not None else value
 
 
 def result_tables(results: dict, perf_label: str, fmt: str) -> str:
@@ -89,26 +84,28 @@ def result_tables(results: dict, perf_label: str, fmt: str) -> str:
     Args:
         results: {(dataset, metric, split, perf): result of statistics.summarise}.
         perf_label: what ``best_perf`` and ξ measure, such as "accuracy".
-        fmt: csv and json give one long table, a record per number; the others a table of levels and
-            one of curves per metric.
+        fmt: csv and json give one long table, a record per number; the others those of
+            :func:`agreement_tables`.
     """
     if fmt in ("csv", "json"):
         return format_table(long_records(results), fmt)
-    blocks = []
+    return "\n\n".join(titled(*table, fmt) for table in agreement_tables(results, perf_label))
+
+
+def agreement_tables(results: dict, perf_label: str, authors: bool = False) -> list[Table]:
+    """For each metric the levels, then the curves; with the authors' numbers if ``authors``."""
+    tables = []
     for metric in dict.fromkeys(key[1] for key in results):
         selected = {key: result for key, result in results.items() if key[1] == metric}
-        blocks.append(titled(f"{metric}: levels", level_rows(selected, perf_label), fmt))
-        names = _names(selected)
+        title = f"{', '.join(dict.fromkeys(key[0] for key in selected))}: agreement by {metric}"
+        rows = level_rows(selected, perf_label, authors)
+        tables.append(Table(f"{title}, and {perf_label}", rows))
         for key, result in selected.items():
-            title = f"{metric}: {', '.join(names[key])}, agreement of normal runs with the gold run"
-            blocks.append(titled(title, curve_rows(result, perf_label), fmt))
-    return "\n\n".join(blocks)
-
-
-def _names(results: dict) -> dict[tuple, tuple[str, ...]]:
-    """Key of a result -> dataset, split and, where a split has several, its performance."""
-    several = len({key[:3] for key in results}) < len(results)
-    return {key: (key[0], *key[2 : 4 if several else 3]) for key in results}
+            title = f"{key[0]}, {key[2]}: agreement of normal runs with the gold run ({metric})"
+            note = result.get("interval_note")
+            rows = curve_rows(result, perf_label, authors_curve(key) if authors else None)
+            tables.append(Table(f"{title}; {note}" if note else title, rows))
+    return tables
 
 
 def agreements_of(*results: dict) -> list[str]:
@@ -116,22 +113,13 @@ def agreements_of(*results: dict) -> list[str]:
     return [name for name in LEVELS if any(f"agr_{name}" in result for result in results)]
 
 
-# Finds the authors' value: (key of a result, statistic) -> number or None.
-Authors = Callable[[tuple, str], float | None]
+def level_rows(results: dict, perf_label: str, authors: bool = False) -> list[dict]:
+    """A row per statistic, a column per dataset and split (of one metric and performance).
 
-
-def level_rows(results: dict, perf_label: str, authors: Authors | None = None) -> list[dict]:
-    """A row per statistic, a column per dataset, split and performance (of one metric).
-
-    Results of the published code are accepted: statistics that they lack are None.
-
-    Args:
-        results: as in :func:`result_tables`.
-        perf_label: what ``best_perf`` and ξ measure.
-        authors: if given, a column of the authors' values follows each result that has any.
+    Statistics that results of the published code lack are None. With ``authors``, a column of their
+    values follows each result that has any.
     """
-    names = agreements_of(*results.values())
-    # Label of the row -> its statistic, in the results and in the authors' numbers.
+    names, columns = agreements_of(*results.values()), {}
     statistics = {
         **{f"agr_{name}": f"agr_{name}" for name in names},
         "baseline (shuffle)": "baseline",
@@ -140,50 +128,38 @@ def level_rows(results: dict, perf_label: str, authors: Authors | None = None) -
         f"best {perf_label} (gold run)": "best_perf",
         "gold iteration": "gold_iteration",
     }
-    rows = {label: {"statistic": label} for label in statistics}
-    rows |= {
-        label: {"statistic": label}
-        for label in (
-            *(f"agr_{name}, gold chosen on the other split" for name in names),
-            "gold iteration, chosen on the other split",
-        )
-        if any("heldout" in result for result in results.values())
-    }
-    names_of = _names(results)
+    if any("heldout" in result for result in results.values()):
+        for name in names:
+            statistics[f"agr_{name}, gold chosen on the other split"] = f"heldout_agr_{name}"
+        statistics["gold iteration, chosen on the other split"] = "heldout_gold_iteration"
     for key, result in results.items():
-        column, heldout = " ".join(names_of[key]), result.get("heldout", {})
-        for label, row in rows.items():
-            statistic = statistics.get(label)
-            if statistic is None:
-                row[column] = heldout.get(label.partition(",")[0].replace(" ", "_"))
-            else:
-                row[column] = level_cell(result, statistic)
-        theirs = {
-            label: format_performance(result, authors(key, statistic), statistic)
-            if authors
-            else None
-            for label, statistic in statistics.items()
+        heldout = {f"heldout_{name}": value for name, value in result.get("heldout", {}).items()}
+        columns[f"{key[0]} {key[2]}"] = {
+            label: level_cell({**result, **heldout}, name) for label, name in statistics.items()
         }
-        if any(value is not None for value in theirs.values()):
-            for label, row in rows.items():
-                row[f"{column}, authors' run"] = theirs.get(label)
-    return list(rows.values())
+        theirs = {
+            label: format_performance(result, value, name)
+            for label, name in statistics.items()
+            if authors and (value := authors_value(key, name)) is not None
+        }
+        if theirs:
+            columns[f"{key[0]} {key[2]}, authors' run"] = theirs
+    return [
+        {"statistic": label, **{name: cells.get(label) for name, cells in columns.items()}}
+        for label in statistics
+    ]
 
 
 def level_cell(result: dict, statistic: str) -> object:
     """A statistic of a result: with its interval, or its bracket in the case of ξ, if it has one.
 
-    ξ lies between the performances at two checkpoints, the last one whose attention does not agree
-    more than the level and the first one whose attention does; the bracket names both.
+    The bracket of ξ is the performance at the last checkpoint whose attention does not agree more
+    than the level, and at the first one whose attention does.
     """
-    value = result.get(statistic)
-    if statistic.startswith(("xi_", "best_")):
-        bracket = result.get(f"{statistic}_bracket")
-        text = format_interval(bracket, 1 if result["best_perf"] > 1 else 3)
-        value = format_performance(result, value, statistic)
-        return value if text is None or value is None else f"{format_cell(value)} {text}"
-    interval = format_interval(result.get(f"{statistic}_interval"))
-    return value if interval is None else f"{value:.3f} {interval}"
+    value = format_performance(result, result.get(statistic), statistic)
+    interval = result.get(f"{statistic}_bracket", result.get(f"{statistic}_interval"))
+    text = format_interval(interval, 1 if isinstance(value, str) else 3)
+    return value if text is None or value is None else f"{format_cell(value)} {text}"
 
 
 def curve_rows(result: dict, perf_label: str, authors: dict[int, float] | None = None) -> list:
@@ -196,29 +172,24 @@ def curve_rows(result: dict, perf_label: str, authors: dict[int, float] | None =
         perf_label: what the performance measures.
         authors: iteration -> the authors' agreement; iterations of theirs alone are rows too.
     """
-    places = {int(t): place for place, t in enumerate(result["iterations"])}
+    authors = authors or {}
     spread = any(np.any(result.get(f"{key}_std", 0)) for key in ("alpha_corrs", "alpha_perfs"))
+    places = {int(t): place for place, t in enumerate(result["iterations"])}
+    intervals = result.get("alpha_corrs_interval", [None] * len(places))
 
-    def shown(key: str, place: int | None) -> str | None:
-        if place is None or math.isnan(result[key][place]):
-            return None
-        mean, std = result[key][place], result[f"{key}_std"][place] if spread else math.nan
-        return f"{mean:.3f}" if math.isnan(std) else f"{mean:.3f} ± {std:.3f}"
+    def mean(key: str, place: int) -> str | None:
+        value, std = result[key][place], result[f"{key}_std"][place] if spread else math.nan
+        return None if math.isnan(value) else f"{value:.3f}" + (f" ± {std:.3f}" if std >= 0 else "")
 
-    intervals = result.get("alpha_corrs_interval")
     rows = []
-    for t in sorted({*places, *(authors or {})}):
-        place = places.get(t)
-        has_interval = place is not None and intervals is not None
-        rows.append(
-            {
-                "iteration": t,
-                "agreement of α": shown("alpha_corrs", place),
-                **({"authors' run": authors.get(t)} if authors else {}),
-                "95% interval": format_interval(intervals[place]) if has_interval else None,
-                perf_label: shown("alpha_perfs", place),
-            }
-        )
+    for t in sorted({*places, *authors}):
+        here = t in places
+        row = {"iteration": t, "agreement of α": mean("alpha_corrs", places[t]) if here else None}
+        if authors:
+            row["authors' run"] = authors.get(t)
+        row["95% interval"] = format_interval(intervals[places[t]]) if here else None
+        row[perf_label] = mean("alpha_perfs", places[t]) if here else None
+        rows.append(row)
     return rows
 
 
@@ -240,8 +211,7 @@ def result_records(result: dict) -> list[dict]:
     records = []
 
     def add(statistic, value, iteration=None, interval=(None, None), std=None) -> None:
-        low, high = interval
-        numbers = {"value": value, "low": low, "high": high, "std": std}
+        numbers = {"value": value, "low": interval[0], "high": interval[1], "std": std}
         plain = {
             name: None if number is None or math.isnan(number) else float(number)
             for name, number in numbers.items()
@@ -249,13 +219,12 @@ def result_records(result: dict) -> list[dict]:
         records.append({"statistic": statistic, "iteration": iteration, **plain})
 
     for name in agreements_of(result):
-        level, xi = result[f"agr_{name}"], result[f"xi_{name}"]
+        level = result[f"agr_{name}"]
         add(f"agr_{name}", level, result[f"agr_{name}_iteration"], result[f"agr_{name}_interval"])
         position = crossing(result["alpha_corrs"], level)
         iteration = None if position is None else result["iterations"][position]
-        add(f"xi_{name}", xi, iteration, result.get(f"xi_{name}_bracket", (None, None)))
-        if "heldout" in result:
-            heldout = result["heldout"]
+        add(f"xi_{name}", result[f"xi_{name}"], iteration, result[f"xi_{name}_bracket"])
+        if heldout := result.get("heldout"):
             add(f"agr_{name}_heldout", heldout[f"agr_{name}"], heldout["gold_iteration"])
     for statistic in ("baseline", "baseline_exact"):
         add(statistic, result[statistic])
