@@ -1,19 +1,18 @@
 """Tasks of sequence classification: those of GLUE and your own, from files or the hub."""
 
+import functools
 import math
 import re
-import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import readers
-from readers import Table
+from arguments import DataArguments
+from readers import Split, Table, Task
 
 from attention_dynamics.cli import InputError
-from attention_dynamics.storage.text import has_lone_surrogate
+from attention_dynamics.storage.archives import Source
 
 
 class Glue(NamedTuple):
@@ -54,30 +53,6 @@ _OWN_COLUMNS = (_PAIR, ("sentence",), ("text",))
 _MISSING = {"", "na", "n/a", "nan", "none", "null", "<na>"}  # as labels, in any case
 
 
-class SequenceSplit(NamedTuple):
-    """Examples of one or two sentences: ``texts[i]``, and ``labels[i]``, a number (None for a test
-    set without labels)."""
-
-    texts: list[tuple[str, ...]]
-    labels: list[int] | list[float] | None
-
-
-@dataclass(frozen=True)
-class SequenceTask:
-    """A task of sequence classification.
-
-    Attributes:
-        name: in GLUE (lower case), or None.
-        labels: names in the order of their numbers; none for a regression.
-        splits: name -> examples, in the requested order; MNLI's validation and test come in two,
-            ``validation_matched`` and ``validation_mismatched``.
-    """
-
-    name: str | None
-    labels: tuple[str, ...]
-    splits: dict[str, SequenceSplit]
-
-
 def glue_name(task_name: str) -> str:
     """The name of a GLUE task in any spelling (COLA, SST-2); InputError for an unknown one."""
     name = task_name.lower().replace("-", "")
@@ -90,26 +65,17 @@ def glue_name(task_name: str) -> str:
 
 
 def load_sequence_task(
-    task_name: str | None = None,
-    *,
-    files: dict[str, str | None] | None = None,
-    task_dir: str | None = None,
-    dataset_name: str | None = None,
-    dataset_config_name: str | None = None,
+    data: DataArguments,
     cache_dir: str | None = None,
     splits: Iterable[str] = ("train", "validation"),
-) -> SequenceTask:
-    """Load a task of GLUE, or your own.
+) -> Task:
+    """Load the task of GLUE, or your own, that the command line names.
 
     Args:
-        task_name: of GLUE, in any case; None for another task. Without any of the next three
-            arguments it is read from the hub.
-        files: "train", "validation", "test" -> path of a csv, tsv or json file (also .gz).
-        task_dir: directory (or archive) of the tsv files of the GLUE distribution.
-        dataset_name, dataset_config_name: another dataset of the hub.
+        data: a task of GLUE without files, folder and dataset is read from the hub.
         cache_dir: cache directory of the hub's library.
         splits: the splits to read; the labels of your own task come from "train", which is then
-            always read.
+            always read. MNLI's validation and test come in two: ``validation_matched`` and so on.
 
     The columns are those of the task, or ``sentence1`` and ``sentence2``, ``sentence`` or ``text``;
     and ``label``. Labels are names or numbers. Your own task is a regression if all labels are
@@ -118,186 +84,124 @@ def load_sequence_task(
 
     Raises InputError for an unknown task, a missing split or column, and an invalid label.
     """
-    name = glue_name(task_name) if task_name else None
-    glue = GLUE[name] if name else None
-    files = {split: path for split, path in (files or {}).items() if path}
+    name = glue_name(data.task_name) if data.task_name else None
+    glue = GLUE.get(name)
     wanted = list(splits) if glue else list(dict.fromkeys(("train", *splits)))
-    if files and task_dir:
-        raise InputError("give either --task_dir, or --train_file and --validation_file; not both")
-    if task_dir:
+    header = _COLA_HEADER if name == "cola" else ()
+    if any(data.files.values()):
+        if data.task_dir:
+            raise InputError(
+                "give either --task_dir, or --train_file and --validation_file; not both"
+            )
+        read = functools.partial(readers.read_table, header=header)
+        tables = readers.read_files(data.files, wanted, read)
+    elif data.task_dir:
         if glue is None:
             raise InputError("--task_dir needs the --task_name of a task of GLUE")
-        tables = _read_directory(task_dir, name, _mnli_splits(name, wanted))
-    elif files:
-        sources = {split: readers.split_source(files, split) for split in wanted}
-        tables = {s: _read(source, source.names[0], glue) for s, source in sources.items()}
-    elif dataset_name or glue:
-        if not dataset_name:
-            dataset_name, dataset_config_name = GLUE_ON_HUB, name
-            wanted = _mnli_splits(name, wanted)
+        tables = _read_directory(data.task_dir, name, _mnli_splits(name, wanted), header)
+    elif data.dataset_name or glue:
+        dataset, config = data.dataset_name, data.dataset_config_name
+        if not dataset:
+            dataset, config, wanted = GLUE_ON_HUB, name, _mnli_splits(name, wanted)
         advice = "--task_dir, or --train_file and --validation_file"
-        tables = readers.load_hub(dataset_name, dataset_config_name, cache_dir, wanted, advice)
+        tables = readers.read_hub(dataset, config, cache_dir, wanted, advice)
     else:
         raise InputError(
             "no data: give --task_name for a task of GLUE, or --train_file and --validation_file"
         )
     examples = {split: _examples(table, split, glue) for split, table in tables.items()}
-    if name == "mnli":
-        examples = {split: _without_undecided(one) for split, one in examples.items()}
-    names = glue.labels if glue else examples["train"].label_names
+    names = glue.labels if glue else examples["train"][2]
     numbered = names is not None
     if not numbered:
-        names = _label_names(examples["train"])
-    read = {
-        split: SequenceSplit(one.texts, _label_numbers(one, split, names, numbered))
-        for split, one in examples.items()
-    }
-    return SequenceTask(name, names, read)
-
-
-# --- files ---
+        names = _label_names(tables["train"].where, examples["train"][1])
+    read = {}
+    for split, (texts, labels, _) in examples.items():
+        read[split] = Split(texts, _label_numbers(tables[split], split, labels, names, numbered))
+    return Task(name, names, read)
 
 
 def _mnli_splits(name: str, splits: list[str]) -> list[str]:
     if name != "mnli":
         return splits
-    halves = ("matched", "mismatched")
-    return [
-        whole
-        for split in splits
-        for whole in ([split] if split == "train" else [f"{split}_{half}" for half in halves])
-    ]
+    halves = ("_matched", "_mismatched")
+    return [s + half for s in splits for half in (("",) if s == "train" else halves)]
 
 
-def _read_directory(task_dir: str, name: str, splits: list[str]) -> dict[str, Table]:
-    source = readers.open_source(task_dir, "--task_dir")
-    tables = {}
+def _read_directory(task_dir: str, name: str, splits: list[str], header: tuple) -> dict[str, Table]:
+    source, tables = Source(task_dir), {}
     for split in splits:
         wanted = split.replace("validation", "dev") + ".tsv"
         found = [member for member in source.names if PurePosixPath(member).name == wanted]
-        if not found:
+        if len(found) != 1:
             raise InputError(
-                f"--task_dir {task_dir} has no split {split}: no {wanted} (or {wanted}.gz) among "
-                f"its files; {source.described()}"
-            )
-        if len(found) > 1:
-            raise InputError(
-                f"--task_dir {task_dir} has several tasks ({', '.join(found[:3])}): give the "
-                f"directory of {name}"
+                f"--task_dir must be the directory of {name}, with one {wanted} (or {wanted}.gz); "
+                + source.described()
             )
         # The submission of a test set needs a prediction for every row.
-        skip = not split.startswith("test")
-        tables[split] = _read(source, found[0], GLUE[name], skip)
+        skip_malformed = not split.startswith("test")
+        tables[split] = readers.read_table(source, found[0], header, skip_malformed)
     return tables
 
 
-def _read(source, name: str, glue: Glue | None, skip_malformed: bool = False) -> Table:
-    is_cola = glue is GLUE["cola"] and readers.file_suffix(name) == ".tsv"
-    return readers.read_table(source, name, _COLA_HEADER if is_cola else (), skip_malformed)
-
-
-# --- examples ---
-
-
-class _Examples(NamedTuple):
-    """A split before its labels are numbers; ``label_names``: those of the hub, if it has any."""
-
-    where: str
-    places: list[str]
-    texts: list[tuple[str, ...]]
-    labels: list[str]
-    label_names: tuple[str, ...] | None
-
-
-def _examples(table: Table, split: str, glue: Glue | None) -> _Examples:
-    texts, label = _select_columns(table, split, glue)
-    rows = list(zip(*(table.columns[column] for column in texts), strict=True))
-    for place, row in zip(table.places, rows, strict=True):
-        if not all(isinstance(text, str) for text in row):
-            raise InputError(f"{place}: a text is not a string (got {row!r}); fix the row")
-        if any(map(has_lone_surrogate, row)):
-            raise InputError(f"{place}: a text has a lone surrogate (invalid Unicode); fix the row")
-    labels = table.columns[label] if label else [None] * len(rows)
-    names = ["" if label is None else str(label).strip() for label in labels]
-    return _Examples(table.where, list(table.places), rows, names, table.label_names.get(label))
-
-
-def _select_columns(
+def _examples(
     table: Table, split: str, glue: Glue | None
-) -> tuple[tuple[str, ...], str | None]:
-    """The columns of text, and that of labels (None: a test set without one)."""
+) -> tuple[list[tuple[str, ...]], list[str], tuple[str, ...] | None]:
+    """Texts, labels ("": none), and the names of the labels where the source has some."""
     possible = _OWN_COLUMNS
     if glue:
         number = len(glue.columns)
         possible = (glue.file_columns, glue.columns, *(c for c in possible if len(c) == number))
-    present = ", ".join(list(table.columns)[:12])
     texts = next((names for names in possible if {*names} <= {*table.columns}), None)
-    if texts is None:
-        wanted = " or ".join(dict.fromkeys(map(" + ".join, possible)))
-        raise InputError(f"{table.where} has no columns {wanted}; it has {present}")
-    for label in (glue.file_label if glue else "label", "label"):
-        if label in table.columns:
-            return texts, label
-    if split.startswith("test"):
-        return texts, None
-    raise InputError(f"{table.where} has no column 'label'; it has {present}")
-
-
-def _without_undecided(examples: _Examples) -> _Examples:
-    """Without the pairs that MNLI's annotators did not agree on: their label is a dash."""
-    agreed = [number for number, label in enumerate(examples.labels) if label != "-"]
-    left_out = len(examples.labels) - len(agreed)
-    if not agreed:
-        raise InputError(f"{examples.where} has no pair with an agreed label: all are a dash")
-    if left_out:
-        print(
-            f"note: {examples.where}: {left_out} pairs have no agreed label (-) and are left out",
-            file=sys.stderr,
+    label = glue.file_label if glue and glue.file_label in table.columns else "label"
+    absent = " or ".join(dict.fromkeys(map(" + ".join, possible))) if texts is None else ""
+    if not absent and label not in table.columns and not split.startswith("test"):
+        absent = label
+    if absent:
+        raise InputError(
+            f"{table.where} has no column {absent}; it has {', '.join(table.columns[:12])}"
         )
-    where, *lists, names = examples
-    return _Examples(where, *([one[number] for number in agreed] for one in lists), names)
+    examples, labels = [], []
+    for place, row in table.rows:
+        examples.append(tuple(row.get(column) for column in texts))
+        if not all(map(readers.is_text, examples[-1])):
+            raise InputError(f"{place}: not a text of valid Unicode: {examples[-1]!a}; fix the row")
+        labels.append("" if row.get(label) is None else str(row[label]).strip())
+    return examples, labels, table.label_names.get(label)
 
 
 # --- labels ---
 
 
-def _label_names(train: _Examples) -> tuple[str, ...]:
+def _label_names(where: str, labels: list[str]) -> tuple[str, ...]:
     """The sorted labels of your own task; none if they are the values of a regression.
 
     Integers are classes in any spelling (1, 1.0), named and sorted as integers.
     """
-    labels = {label for label in train.labels if label.lower() not in _MISSING}
-    integers = {_integer(label) for label in labels}
-    if None not in integers:
-        names = list(map(str, sorted(integers)))
-    elif all(map(_is_number, labels)):
-        return ()
-    else:
-        names = sorted(labels)
+    names = {_class(label) for label in labels if label.lower() not in _MISSING}
     if len(names) < 2:
-        raise InputError(
-            f"{train.where} has {len(names)} different label(s): training needs two or more"
-        )
-    return tuple(names)
+        raise InputError(f"{where} has {len(names)} different label(s): training needs two or more")
+    if None in map(_number, names):
+        return tuple(sorted(names))
+    is_class = all(re.fullmatch(r"-?\d+", name) for name in names)
+    return tuple(sorted(names, key=int)) if is_class else ()
 
 
-def _integer(text: str) -> int | None:
-    """The value of an integer in any spelling (1, 1.0, 1e0); None for anything else."""
-    if not re.fullmatch(r"[+-]?(\d{1,18}(\.0*)?|\d{1,18}\.?\d{0,18}[eE][+-]?\d{1,2})", text):
-        return None
-    value = Decimal(text)
-    return int(value) if value == int(value) else None
-
-
-def _is_number(text: str) -> bool:
+def _number(text: str) -> float | None:
     try:
-        return math.isfinite(float(text))
+        value = float(text)
     except ValueError:
-        return False
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _class(label: str) -> str:
+    """The name of a class: that of an integer in any spelling (1.0, 01) is as in 1."""
+    value = _number(label)
+    return label if value is None or not value.is_integer() else str(int(value))
 
 
 def _label_numbers(
-    examples: _Examples, split: str, names: tuple[str, ...], numbered: bool
+    table: Table, split: str, labels: list[str], names: tuple[str, ...], numbered: bool
 ) -> list[int] | list[float] | None:
     """The labels of a split as numbers; None for a test set that has none.
 
@@ -305,25 +209,17 @@ def _label_numbers(
     """
     number_of = {str(number): number for number in range(len(names))} if numbered else {}
     number_of |= {name: number for number, name in enumerate(names)}
-    missing = {
-        label
-        for label in examples.labels
-        if (label.lower() in _MISSING and label not in number_of)
-        or (numbered and _integer(label) == -1)
-    }
-    if split.startswith("test") and missing.issuperset(examples.labels):
+    labels = [label if label in number_of else _class(label) for label in labels]
+    missing = {label for label in {*labels} - {*number_of} if label.lower() in _MISSING}
+    missing |= {"-1"} if numbered else set()
+    if split.startswith("test") and missing.issuperset(labels):
         return None
     numbers = []
-    for place, label in zip(examples.places, examples.labels, strict=True):
+    for (place, _), label in zip(table.rows, labels, strict=True):
         if label in missing:
-            raise InputError(
-                f"{place} has no label (got {label!r}, which means missing); only a test set may "
-                "have none, in all rows"
-            )
-        if not names and not _is_number(label):
-            raise InputError(f"{place} has the label {label[:40]!r}: a regression needs a number")
-        number = number_of.get(label, number_of.get(str(_integer(label))))
-        if names and number is None:
-            raise readers.unknown_label(place, label, names)
-        numbers.append(number if names else float(label))
+            raise InputError(f"{place} has no label; only a test set may have none, in all rows")
+        number = number_of.get(label) if names else _number(label)
+        if number is None:
+            raise readers.unknown_label(place, label, names or ("numbers",))
+        numbers.append(number)
     return numbers

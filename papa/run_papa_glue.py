@@ -24,8 +24,9 @@ from pathlib import Path
 import arguments
 from data import sequence_datasets
 from encoders import open_encoder
-from glue import GLUE, SequenceTask
+from glue import GLUE
 from metrics import metrics
+from readers import Task
 from training import run
 from transformers.trainer_utils import PredictionOutput
 
@@ -38,9 +39,7 @@ def parse_args(argv=None) -> arguments.Options:
     return arguments.parse_run(__doc__, argv)[1]
 
 
-def write_predictions(
-    folder: Path, task: SequenceTask, predicted: dict[str, PredictionOutput]
-) -> None:
+def write_predictions(folder: Path, task: Task, predicted: dict[str, PredictionOutput]) -> None:
     """Write a line per test example in the format of submissions to GLUE.
 
     That is the label's number, but its name for mnli, qnli, rte and your own task, or the score of
