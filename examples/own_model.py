@@ -1,4 +1,4 @@
-"""A model of your own, analysed as the papers' LSTM: a small Transformer with attention pooling.
+"""A model of your own, analyzed as the papers' LSTM: a small Transformer with attention pooling.
 
     cd classification
     python prepare_data.py --dataset toy
