@@ -1,6 +1,6 @@
 """The sequences to copy; each batch is drawn fresh (docs/method.md, section 4.1)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -93,6 +93,6 @@ def batches(task: Task, size: int, seed: int, purpose: int) -> Iterator[Batch]:
         yield as_batch(task, sequences(task, size, rng))
 
 
-def stacked(batches_of_seeds: list[Batch]) -> Batch:
+def stacked(batches_of_seeds: Iterable[Batch]) -> Batch:
     """One batch per seed as one batch with tensors (seed, len, batch)."""
     return Batch(*(torch.stack(parts) for parts in zip(*batches_of_seeds, strict=True)))

@@ -1,7 +1,7 @@
-"""Histories of evaluations: how they are stored, checked and summarised."""
+"""Histories of evaluations: how they are stored, checked and summarized."""
 
 import itertools
-import math
+from collections.abc import Callable
 from pathlib import Path
 
 from models import MEASURES
@@ -15,12 +15,10 @@ from attention_dynamics.storage.pickles import load_pickle
 
 def default_name(settings: Settings) -> str:
     """The default name of an output, as in the published code."""
-    bi = "bi" if settings.bi else ""
-    no_rep = "no_rep" if settings.no_rep else ""
-    uniform = "invasive_uniform" if settings.invasive_uniform else ""
+    flags = {"no_rep": settings.no_rep, "invasive_uniform": settings.invasive_uniform}
     return (
-        f"vocab{settings.num_vocab}seq_length{settings.seq_length}{bi}bsize{settings.bsize}"
-        f"{no_rep}{uniform}"
+        f"vocab{settings.num_vocab}seq_length{settings.seq_length}{'bi' * settings.bi}"
+        f"bsize{settings.bsize}{''.join(name for name, is_set in flags.items() if is_set)}"
     )
 
 
@@ -29,54 +27,50 @@ def histories_path(name: str) -> Path:
     return Path("logs") / f"{name}.pkl"
 
 
+def read_output(path: Path, script: str, parse: Callable):
+    """``parse`` of the content of an output of ``script``.
+
+    Raises InputError if there is no such file, or if ``parse`` finds no histories in it.
+    """
+    if not path.exists():
+        raise InputError(f"{path} does not exist; make it with {script}")
+    content = load_pickle(path, "histories")
+    try:
+        parsed = parse(content)
+        if not (parsed and all(parsed)):
+            raise ValueError("empty")
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(
+            f"{path} does not contain histories; make it again with {script} --overwrite"
+        ) from None
+    return parsed
+
+
 def load_histories(path: Path) -> list[History]:
-    """The histories of each seed at ``path``; raises InputError if it is not such a file.
+    """The histories of each seed at ``path``.
 
     Entries written by earlier versions have no "step": it is computed from the record.
     """
-    if not path.exists():
-        raise InputError(f"{path}: does not exist; make it with seq2seq.py (see copying_runs.sh)")
-    content = load_pickle(path, "histories")
-    valid = isinstance(content, list) and all(
-        isinstance(history, list)
-        and history
-        and all(is_evaluation(entry, MEASURES) for entry in history)
-        for history in content
-    )
-    if not valid or not content:
-        raise InputError(
-            f"{path}: holds no histories of evaluations; make it again with seq2seq.py --overwrite"
-        )
-    every = recorded_settings(path).get("save_every")
-    every = every if type(every) is int else Settings.save_every
-    return [add_steps(history, every, MEASURES) for history in content]
-
-
-def is_evaluation(entry: object, measures: tuple[str, ...]) -> bool:
-    """Whether ``entry`` has all ``measures``: a loss of at least 0, accuracies from 0 to 1."""
-    return (
-        isinstance(entry, dict)
-        and type(entry.get("step", 0)) is int
-        and all(
-            type(value) is float and 0 <= value <= (math.inf if name == "loss" else 1)
-            for name, value in ((name, entry.get(name)) for name in measures)
-        )
+    every = recorded_settings(path).get("save_every", Settings.save_every)
+    return read_output(
+        path,
+        "seq2seq.py",
+        lambda content: [add_steps(history, every, MEASURES) for history in content],
     )
 
 
 def recorded_settings(path: Path) -> dict:
     """The settings in the record beside an output; empty if there are none."""
-    settings = read_output_record(path).get("settings")
-    return settings if isinstance(settings, dict) else {}
+    return read_output_record(path).get("settings") or {}
 
 
 def title_of(path: Path, name: str) -> str:
     """The task of the histories in words, from their record; their ``name`` if it has none."""
     task = recorded_settings(path)
-    length, vocab = task.get("seq_length"), task.get("num_vocab")
-    if type(length) is not int or type(vocab) is not int:
+    if "seq_length" not in task:
         return name
-    return f"{length} tokens of {vocab}" + ", without repetition" * (task.get("no_rep") is True)
+    repetition = ", without repetition" if task["no_rep"] else ""
+    return f"{task['seq_length']} tokens of {task['num_vocab']}{repetition}"
 
 
 def proportion_row(name: str, label: str, outcomes: list[bool]) -> dict:
@@ -101,21 +95,9 @@ def success_row(name: str, histories: list[History]) -> dict:
 
 
 def fisher_rows(rows: list[dict], label: str) -> list[dict]:
-    """Fisher's exact test (two-sided) for every pair of rows of :func:`proportion_row`.
-
-    Args:
-        rows: at least two rows.
-        label: key of the counts.
-    """
-    return [
-        {
-            "first": first["setting"],
-            "second": second["setting"],
-            "p": float(
-                fisher_exact(
-                    [[row[label], row["of"] - row[label]] for row in (first, second)]
-                ).pvalue
-            ),
-        }
-        for first, second in itertools.combinations(rows, 2)
-    ]
+    """Fisher's exact test (two-sided) of the counts ``label`` of every pair of ``rows``."""
+    tests = []
+    for pair in itertools.combinations(rows, 2):
+        p = fisher_exact([[row[label], row["of"] - row[label]] for row in pair]).pvalue
+        tests.append({"first": pair[0]["setting"], "second": pair[1]["setting"], "p": float(p)})
+    return tests

@@ -30,26 +30,20 @@ class Copier(nn.Module):
         no_context: bool = False,
         seeds: int | None = None,
     ):
-        """A model over ``vocab`` tokens.
+        """A model over ``vocab`` tokens, the end and start markers included.
 
         Args:
-            vocab: number of tokens, the end and start markers included.
+            vocab: number of tokens.
             hidden: size of embeddings and states.
             bi: whether the encoder reads in both directions.
             uniform: whether α is 1/src_len.
             no_context: whether P c_t is replaced by 0, so that the decoder is on its own.
-            seeds: number of stacked models, whose weights load_state_dict fills; None for a single
-                model.
+            seeds: number of stacked models, filled by load_state_dict; None for a single model.
         """
         super().__init__()
         self.uniform, self.no_context = uniform, no_context
-        directions = 1 + bi
-        if seeds is None:
-            embedding, linear, lstm = nn.Embedding, nn.Linear, nn.LSTM
-            shape = ()
-        else:
-            embedding, linear, lstm = StackedEmbedding, StackedLinear, StackedLSTM
-            shape = (seeds,)
+        directions, shape = 1 + bi, () if seeds is None else (seeds,)
+        embedding, linear, lstm = SINGLE_LAYERS if seeds is None else STACKED_LAYERS
         self.embedding = embedding(*shape, vocab, hidden)
         self.encoder_lstm = lstm(*shape, hidden, hidden, bidirectional=bi)
         self.decoder_lstm = lstm(*shape, hidden, hidden)
@@ -61,8 +55,6 @@ class Copier(nn.Module):
     def forward(self, batch: Batch) -> torch.Tensor:
         """Logits (..., trg_len, batch, vocab) of every target, given the targets before it."""
         decoded, states = self.decode(batch)
-        if self.no_context:
-            return self.combine(decoded, None)
         queries, keys = self.query(decoded).transpose(-3, -2), states.transpose(-3, -2)
         return self.combine(decoded, fused_attention(queries, keys).transpose(-3, -2))
 
@@ -100,12 +92,11 @@ class Copier(nn.Module):
         queries, keys = self.query(decoded).transpose(-3, -2), states.transpose(-3, -2)
         return explicit_attention(queries, keys).transpose(-3, -2)
 
-    def combine(self, decoded: torch.Tensor, context: torch.Tensor | None) -> torch.Tensor:
-        """Logits (..., vocab) of d (..., hidden) and c (..., directions * hidden).
-
-        Without a context, P c is 0.
-        """
-        projected = torch.zeros_like(decoded) if context is None else self.project_enc(context)
+    def combine(self, decoded: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        """Logits (..., vocab) of d (..., hidden) and c (..., directions * hidden)."""
+        projected = self.project_enc(context)
+        if self.no_context:
+            projected = torch.zeros_like(projected)
         hidden = self.after_decoder_hidden(torch.cat([decoded, projected], dim=-1))
         return self.hidden2vocab(hidden.tanh())
 
@@ -113,9 +104,7 @@ class Copier(nn.Module):
 def fused_attention(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     """Σ_s softmax_s(q_t . e_s) e_s (..., batch, trg_len, features), by torch's fused kernels.
 
-    Args:
-        queries: (..., batch, trg_len, features).
-        keys: (..., batch, src_len, features).
+    The queries are (..., batch, trg_len, features), the keys (..., batch, src_len, features).
     """
     # The kernels expect a dimension of heads, which is 1 here.
     q, k = (part.flatten(0, -3)[:, None] for part in (queries, keys))
@@ -147,14 +136,10 @@ def compute_output(model: Copier, batch: Batch) -> Output:
     """Log-probabilities, α and the one-token probe of a batch."""
     decoded, states = model.decode(batch)
     alpha = model.alpha(decoded, states)
-    if model.no_context:
-        context = attended = None
-    else:
-        rows = alpha.transpose(-3, -2) @ states.transpose(-3, -2)
-        # Target t copies source token t: both end in eos.
-        context, attended = rows.transpose(-3, -2), states
+    context = (alpha.transpose(-3, -2) @ states.transpose(-3, -2)).transpose(-3, -2)
     log_probs = model.combine(decoded, context).log_softmax(dim=-1)
-    return Output(log_probs, alpha, model.combine(decoded, attended).argmax(dim=-1))
+    # Target t copies source token t: both end in eos.
+    return Output(log_probs, alpha, model.combine(decoded, states).argmax(dim=-1))
 
 
 def attention_hits(alpha: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -169,27 +154,23 @@ def attention_hits(alpha: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def measure(output: Output, targets: torch.Tensor) -> list[dict[str, float]]:
-    """MEASURES of each seed (one entry for a single model), over all targets (trg_len, batch).
+    """MEASURES (see seq2seq.py) of each seed, over all targets (..., trg_len, batch).
 
-    ``acc``: the most probable token is the target. ``attn_acc``: the most attended token is the
-    one being copied; ``attn_acc_m1``: the one after it; ``attn_acc_p1``: the one before it.
-    ``beta_acc``: the one-token probe predicts the target. ``loss``: mean cross-entropy.
+    The list has one entry for a single model.
     """
+    of_targets = output.log_probs.gather(-1, targets[..., None]).squeeze(-1)
     hits = {
         "acc": output.log_probs.argmax(dim=-1) == targets,
         **attention_hits(output.alpha),
         "beta_acc": output.probed == targets,
     }
-    of_targets = output.log_probs.gather(-1, targets[..., None]).squeeze(-1)
     numbers = {"loss": (-of_targets.mean(dim=(-2, -1))).reshape(-1).tolist()}
     count = targets.shape[-2] * targets.shape[-1]
     for name, hit in hits.items():
         # Divided as Python numbers: an exact fraction.
         numbers[name] = [n / count for n in hit.sum(dim=(-2, -1)).reshape(-1).tolist()]
-    return [
-        dict(zip(MEASURES, values, strict=True))
-        for values in zip(*(numbers[name] for name in MEASURES), strict=True)
-    ]
+    seeds = range(len(numbers["loss"]))
+    return [{name: values[seed] for name, values in numbers.items()} for seed in seeds]
 
 
 # --- layers with a leading dimension of seeds; parameter names are those of torch.nn ---
@@ -280,6 +261,10 @@ class StackedLSTM(nn.Module):
         if suffix != "_l0":
             states.reverse()
         return torch.stack(states, dim=1), (h, c)
+
+
+SINGLE_LAYERS = nn.Embedding, nn.Linear, nn.LSTM
+STACKED_LAYERS = StackedEmbedding, StackedLinear, StackedLSTM
 
 
 def stack_states(models: list[nn.Module]) -> dict[str, torch.Tensor]:

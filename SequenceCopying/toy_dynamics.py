@@ -27,7 +27,6 @@ Writes {out_dir}/toy_dynamics.svg, .png, .csv and prints the final values.
 
 import argparse
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -44,22 +43,12 @@ POINTS = 401
 RTOL, ATOL = 1e-10, 1e-12  # of each step of the integration
 
 
-class Course(NamedTuple):
-    """The model over time, each (time,): t, β0, β1, the attention p on word 0, and the loss L."""
-
-    t: np.ndarray
-    beta0: np.ndarray
-    beta1: np.ndarray
-    p: np.ndarray
-    loss: np.ndarray
+Course = dict[str, np.ndarray]
 
 
 def positive_number(text: str) -> float:
     """The type of an option that takes a positive number (at most 1e6)."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
+    number = float(text)
     if not 0 < number <= 1e6:
         raise argparse.ArgumentTypeError(f"expected a positive number of at most 1e6, got {text}")
     return number
@@ -67,18 +56,12 @@ def positive_number(text: str) -> float:
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
-    parser.add_argument(
-        "--time",
-        type=positive_number,
-        default=300.0,
-        help="end time of the gradient flow (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--mistake",
-        type=positive_number,
-        default=1.5,
-        help="m, the initial error of β in the mistaken start (default: %(default)s)",
-    )
+    for name, default, meaning in (
+        ("time", 300.0, "end time of the gradient flow"),
+        ("mistake", 1.5, "m, the initial error of β in the mistaken start"),
+    ):
+        text = f"{meaning} (default: %(default)s)"
+        parser.add_argument(f"--{name}", type=positive_number, default=default, help=text)
     parser.add_argument(
         "--out_dir", default="figures", help="output directory (default: %(default)s)"
     )
@@ -86,12 +69,7 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 
 def gradient(state: np.ndarray, frozen: bool) -> np.ndarray:
-    """d(β0, β1, a)/dt, by the equations above.
-
-    Args:
-        state: (β0, β1, a).
-        frozen: whether the attention is fixed.
-    """
+    """d(β0, β1, a)/dt at ``state``, by the equations above; da/dt = 0 if p is ``frozen``."""
     beta0, beta1, a = state
     p, q = expit(a), expit(-a)
     g_plus, g_minus = expit(-(p * beta0 + q * beta1)), expit(beta1)
@@ -100,26 +78,20 @@ def gradient(state: np.ndarray, frozen: bool) -> np.ndarray:
 
 
 def follow(start: tuple[float, float, float], time: float, frozen: bool = False) -> Course:
-    """The gradient flow from ``start`` = (β0, β1, a), at POINTS times from 0 to ``time``.
+    """The gradient flow from ``start`` = (β0, β1, a): t, beta0, beta1, p (of word 0) and loss.
 
-    Raises RunError if the integration fails.
+    Each has POINTS values, at times from 0 to ``time``. Raises RunError if the integration fails.
     """
-    solution = solve_ivp(
-        lambda _, state: gradient(state, frozen),
-        (0, time),
-        start,
-        method="DOP853",
-        t_eval=np.linspace(0, time, POINTS),
-        rtol=RTOL,
-        atol=ATOL,
-    )
+    times = np.linspace(0, time, POINTS)
+    options = {"method": "DOP853", "t_eval": times, "rtol": RTOL, "atol": ATOL}
+    solution = solve_ivp(lambda _, state: gradient(state, frozen), (0, time), start, **options)
     if not solution.success:
         raise RunError(f"the integration from {start} failed: {solution.message}")
     beta0, beta1, a = solution.y
     p = expit(a)
     s_plus = p * beta0 + (1 - p) * beta1
     loss = (np.logaddexp(0, -s_plus) + np.logaddexp(0, beta1)) / 2
-    return Course(solution.t, beta0, beta1, p, loss)
+    return {"t": solution.t, "beta0": beta0, "beta1": beta1, "p": p, "loss": loss}
 
 
 def draw_courses(courses: dict[str, Course]) -> Figure:
@@ -127,22 +99,23 @@ def draw_courses(courses: dict[str, Course]) -> Figure:
     figure = Figure(figsize=(9.6, 6.4))
     FigureCanvasAgg(figure)
     grid = figure.subplots(3, len(courses), sharex=True, sharey="row")
-    for column, (name, course) in enumerate(courses.items()):
-        beta, share, loss = grid[:, column]
-        beta.set_title(name)
-        beta.axhline(0, color="#6b6b6b", linewidth=0.8)
-        beta.plot(course.t, course.beta0, color="#D55E00", linewidth=2, label=r"$\beta_0$")
-        dashes = {"dashes": (4, 2), "label": r"$\beta_1$"}
-        beta.plot(course.t, course.beta1, color="#B8860B", linewidth=2, **dashes)
-        share.axhline(0.5, color="#6b6b6b", linewidth=0.8)
-        share.plot(course.t, course.p, color="#0072B2", linewidth=2)
-        share.set_ylim(-0.03, 1.03)
-        loss.plot(course.t, course.loss, color="#333333", linewidth=2)
-        loss.set_yscale("log")
-        loss.set_xlabel("time t")
-    for axes, label in zip(
-        grid[:, 0], (r"$\beta$", "attention p on word 0", "loss L"), strict=True
-    ):
+    lines = (  # row, quantity, color, more
+        (0, "beta0", "#D55E00", {"label": r"$\beta_0$"}),
+        (0, "beta1", "#B8860B", {"dashes": (4, 2), "label": r"$\beta_1$"}),
+        (1, "p", "#0072B2", {}),
+        (2, "loss", "#333333", {}),
+    )
+    for column, (name, course) in zip(grid.T, courses.items(), strict=True):
+        column[0].set_title(name)
+        for axes, level in zip(column, (0, 0.5), strict=False):
+            axes.axhline(level, color="#6b6b6b", linewidth=0.8)
+        for row, quantity, color, more in lines:
+            column[row].plot(course["t"], course[quantity], color=color, linewidth=2, **more)
+        column[1].set_ylim(-0.03, 1.03)
+        column[2].set_yscale("log")
+        column[2].set_xlabel("time t")
+    labels = (r"$\beta$", "attention p on word 0", "loss L")
+    for axes, label in zip(grid[:, 0], labels, strict=True):
         axes.set_ylabel(label)
     grid[0, 0].legend(frameon=False)
     figure.align_ylabels(grid[:, 0])
@@ -160,24 +133,24 @@ def main(argv=None) -> None:
         "frozen": ((0.0, 0.0, 0.0), True),
     }
     courses = {name: follow(start, args.time, frozen) for name, (start, frozen) in starts.items()}
+    rows = [
+        {"start": name, **dict(zip(course, map(float, point), strict=True))}
+        for name, course in courses.items()
+        for point in zip(*course.values(), strict=True)
+    ]
     last = [
         {
-            "start": name,
-            "β0": float(course.beta0[-1]),
-            "β1": float(course.beta1[-1]),
-            "p": float(course.p[-1]),
-            "lowest p": float(course.p.min()),
-            "L": float(course.loss[-1]),
-            "L t": float(course.loss[-1] * course.t[-1]),
+            "start": end["start"],
+            "β0": end["beta0"],
+            "β1": end["beta1"],
+            "p": end["p"],
+            "lowest p": float(courses[end["start"]]["p"].min()),
+            "L": end["loss"],
+            "L t": end["loss"] * end["t"],
         }
-        for name, course in courses.items()
+        for end in rows[POINTS - 1 :: POINTS]
     ]
     print(f"at time {args.time:g}:\n{format_table(last, digits=4)}")
-    rows = [
-        {"start": name, **dict(zip(Course._fields, map(float, point), strict=True))}
-        for name, course in courses.items()
-        for point in zip(*course, strict=True)
-    ]
     for path in write_figure(stem, lambda: draw_courses(courses), rows, "Toy classifier"):
         print(path)
 

@@ -21,6 +21,7 @@ from models import (
     stack_states,
 )
 from torch.nn import functional as F
+from tqdm import tqdm
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.device import set_seed, setup_device
@@ -103,35 +104,19 @@ def make_model(settings: Settings, seed: int, seeds: int | None = None) -> Copie
     )
 
 
-def make_stacked_model(settings: Settings, seeds: list[int]) -> Copier:
-    """The untrained models of several seeds as one, each with the weights of its single model."""
-    singles = [make_model(settings, seed) for seed in seeds]
-    model = make_model(settings, 0, len(seeds))
-    model.load_state_dict(stack_states(singles))
-    return model
-
-
 def train_seed(
     settings: Settings, seed: int, device: str, threads: int, parts: PartialResults | None = None
 ) -> History:
     """The evaluations of one seed, after the updates of steps 0, save_every, ...
 
-    Args:
-        settings: settings of the run.
-        seed: random seed of weights and sequences.
-        device: name of the device, as for setup_device.
-        threads: CPU threads.
-        parts: cache for the finished history and, until then, the training state.
+    ``parts`` saves the history and, until it is complete, the training state.
     """
+    device = setup_device(device, threads)
     described = {**asdict(settings), "seed": seed}
     if parts is not None and (history := parts.get(described)) is not None:
         return history
-    device = setup_device(device, threads)
     model = make_model(settings, seed).to(device)
-    training = batches(settings.task, settings.bsize, seed, TRAINING)
-    evaluation = batches(settings.task, EVALUATION_SIZE, seed, EVALUATION)
-    state = parts and parts.state_path(described)
-    history = _train(settings, described, model, training, evaluation, state, lambda _: None)[0]
+    (history,) = _train(settings, described, model, _streams(settings, seed), parts)
     if parts is not None:
         parts.put(described, history)
     return history
@@ -141,47 +126,52 @@ def train_stacked(
     settings: Settings,
     seeds: list[int],
     device: torch.device,
-    tick: Callable[[int], None],
     parts: PartialResults | None = None,
+    show_progress: bool = False,
 ) -> list[History]:
-    """As :func:`train_seed`, with all seeds as one model; ``tick`` receives the steps made.
+    """As :func:`train_seed`, with all seeds as one model.
 
     With early_stop, training ends when all seeds have learned, and the histories are cut.
     """
-    model = make_stacked_model(settings, seeds).to(device)
-
-    def all_batches(size: int, purpose: int) -> Iterator[Batch]:
-        streams = [batches(settings.task, size, seed, purpose) for seed in seeds]
-        for of_seeds in zip(*streams, strict=True):
-            yield stacked(list(of_seeds))
-
-    training = all_batches(settings.bsize, TRAINING)
-    evaluation = all_batches(EVALUATION_SIZE, EVALUATION)
+    singles = [make_model(settings, seed) for seed in seeds]
+    model = make_model(settings, 0, len(seeds))
+    model.load_state_dict(stack_states(singles))
+    of_seeds = zip(*(_streams(settings, seed) for seed in seeds), strict=True)
+    streams = [map(stacked, zip(*streams, strict=True)) for streams in of_seeds]
     described = {**asdict(settings), "seeds": seeds}
-    state = parts and parts.state_path(described)
-    return _train(settings, described, model, training, evaluation, state, tick)
+    return _train(settings, described, model.to(device), streams, parts, show_progress)
 
 
-def _train(settings, described, model, batches, evaluation, state, tick) -> list[History]:
+def _streams(settings: Settings, seed: int) -> list[Iterator[Batch]]:
+    """The batches for training and those for evaluation."""
+    sizes = {TRAINING: settings.bsize, EVALUATION: EVALUATION_SIZE}
+    return [batches(settings.task, size, seed, purpose) for purpose, size in sizes.items()]
+
+
+def _train(settings, described, model, streams, parts, show_progress=False) -> list[History]:
+    training_batches, evaluation_batches = streams
     device = next(model.parameters()).device
     optimizer = torch.optim.Adam(model.parameters(), fused=device.type != "mps")
-    every = settings.save_every
-    with Training(state, described, model, optimizer, every, {"measured": []}) as training:
+    every, state = settings.save_every, parts and parts.state_path(described)
+    with (
+        Training(state, described, model, optimizer, every, {"measured": []}) as training,
+        tqdm(total=settings.steps, disable=not show_progress) as progress,
+    ):
         measured = training.notes["measured"]  # each a list over seeds
         for _ in range(training.step):  # the batches of an earlier process
-            next(batches)
+            next(training_batches)
         for _ in measured:
-            next(evaluation)
-        tick(training.step)
+            next(evaluation_batches)
+        progress.update(training.step)
         while True:
             if len(measured) < -(-training.step // every):  # after the updates of 0, every, ...
-                batch = next(evaluation).to(device)
+                batch = next(evaluation_batches).to(device)
                 measured.append(measure(compute_output(model, batch), batch.targets))
             histories = [list(history) for history in zip(*measured, strict=True)]
             stopped = settings.early_stop and histories and all(map(learned, histories))
             if stopped or training.step == settings.steps:
                 break
-            batch = next(batches).to(device)
+            batch = next(training_batches).to(device)
             with training.update():
                 bf16 = settings.precision == "bf16"
                 with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
@@ -190,7 +180,7 @@ def _train(settings, described, model, batches, evaluation, state, tick) -> list
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
-            tick(1)
+            progress.update()
     histories = [add_steps(history, every, MEASURES) for history in histories]
     return [cut(history) for history in histories] if settings.early_stop else histories
 
@@ -209,12 +199,16 @@ def add_steps(history: History, every: int, measures: tuple[str, ...]) -> Histor
     """A history with the step of each evaluation (``every`` apart, if not given) and ``measures``.
 
     The entries are new dicts: the bytes of their pickle do not depend on the process that made
-    them. Measures that an earlier version did not record are left out.
+    them. Attention accuracies that an earlier version did not record are left out.
     """
     return [
         {
             "step": entry.get("step", every * index),
-            **{name: entry[name] for name in measures if name in entry},
+            **{
+                name: float(entry[name])
+                for name in measures
+                if name in entry or name not in ATTENTION_MEASURES
+            },
         }
         for index, entry in enumerate(history)
     ]

@@ -1,8 +1,7 @@
 """Independent tasks in parallel processes.
 
-concurrent.futures with three additions that it lacks: tasks are drawn only when a process is free,
-SIGTERM reaches the processes so that they save their training states (joblib kills them), and they
-end when the main process is killed.
+concurrent.futures with two additions that it lacks: SIGTERM reaches the processes so that they save
+their training states (joblib kills them), and they end when the main process is killed.
 """
 
 import argparse
@@ -10,10 +9,15 @@ import itertools
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+
+from tqdm import tqdm
 
 from attention_dynamics.cli import RunError, Terminated, count, terminate
 
@@ -32,43 +36,43 @@ def default_jobs(device: str) -> int:
     """The number of processes that share a device of this type."""
     if device != "cpu":
         return 1
-    if hasattr(os, "sched_getaffinity"):  # the CPUs this process may use; Linux only
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    # the CPUs this process may use; Linux only
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def run_parallel(function: Callable, tasks: Iterable[tuple], jobs: int) -> Iterator[tuple]:
-    """Yield (index of the task, ``function(*task)``) for each task, as they finish.
+def run_parallel(function: Callable, tasks: Iterable[tuple], jobs: int) -> Iterator:
+    """Yield ``function(*task)`` for each task, in their order.
 
-    A task is drawn from ``tasks`` only when a process is free. With one job everything is computed
-    in this process. ``function`` is a module's function; its arguments and results can be pickled.
+    At most twice as many tasks as ``jobs`` are drawn ahead. With one job everything is computed in
+    this process. ``function`` is a module's function; its arguments and results can be pickled.
 
     Raises RunError when a process is killed, and the exception of a task that fails. The other
     processes are then terminated and save their training states.
     """
     if jobs == 1:
-        for index, task in enumerate(tasks):
-            yield index, function(*task)
+        yield from itertools.starmap(function, tasks)
         return
-    waiting = enumerate(tasks)
-    others = set(multiprocessing.active_children())
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, context, _start_worker)
-    running: dict[Future, int] = {}
+    waiting, running = iter(tasks), deque()
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_worker)
     try:
         while True:
-            for index, task in itertools.islice(waiting, jobs - len(running)):
-                running[pool.submit(_run_task, function, task)] = index
+            for task in itertools.islice(waiting, 2 * jobs - len(running)):
+                running.append(pool.submit(_run_task, function, task))
             if not running:
                 return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(future), future.result()
+            yield running.popleft().result()
     except BrokenProcessPool:
         raise RunError("a process was killed (out of memory?); rerun to resume") from None
     finally:
-        for worker in set(multiprocessing.active_children()) - others:
+        for worker in multiprocessing.active_children() if running else []:
             worker.terminate()
         pool.shutdown()  # waits until the states are saved
+
+
+def run_all(function: Callable, tasks: list[tuple], jobs: int, unit: str) -> list:
+    """The results of :func:`run_parallel`; their number is shown in a progress bar."""
+    with closing(run_parallel(function, tasks, jobs)) as results:
+        return list(tqdm(results, total=len(tasks), unit=unit, disable=not sys.stderr.isatty()))
 
 
 def _start_worker() -> None:

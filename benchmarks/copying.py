@@ -62,10 +62,9 @@ def run_reference(settings: Settings, seeds: range) -> list:
 def run_ours(settings: Settings, seeds: range, device: torch.device, jobs: int) -> list:
     """The histories of ours."""
     if device.type == "cuda":
-        return train_stacked(settings, list(seeds), device, lambda _: None)
+        return train_stacked(settings, list(seeds), device)
     tasks = [(settings, seed, device.type, 1) for seed in seeds]
-    found = dict(run_parallel(train_seed, tasks, jobs))
-    return [found[number] for number in range(len(seeds))]
+    return list(run_parallel(train_seed, tasks, jobs))
 
 
 def seconds_of(function, *args) -> tuple[float, list]:

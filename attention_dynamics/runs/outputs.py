@@ -94,7 +94,11 @@ def output(
 
 def _stale_error(path: Path, settings: dict) -> InputError:
     earlier = read_output_record(path).get("settings")
-    earlier = earlier if isinstance(earlier, dict) else {}
+    if not isinstance(earlier, dict):
+        return InputError(
+            f"{path} exists, but its record {path.with_suffix('.json')} is missing or malformed; "
+            "--overwrite replaces both"
+        )
     what = differences(
         {key: earlier.get(key) for key in settings}, json.loads(json.dumps(settings))
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import GOLDEN, ROOT, assert_refused, run_script
+from conftest import GOLDEN, ROOT, run_script
 
 from attention_dynamics.cli import InputError, RunError
 from attention_dynamics.storage.files import read_json, sha256, write_pickle
@@ -25,6 +25,7 @@ SMALL += ["--steps_s1", "21", "--seeds", "3,5", "--device", "cpu"]
 # Sums of float32 in another order, through 21 updates of a small model. Adam divides by the root of
 # small squares, so that rounding grows; losses are about 2.
 HISTORY = {"rel": 1e-4}
+CLOSE = {"atol": 1e-5, "rtol": 0}
 
 
 @pytest.fixture
@@ -76,11 +77,10 @@ def test_golden_forward(copying, variant, stacked):
         assert measured["loss"] == pytest.approx(values["loss"], abs=1e-5)
         for name in (*models.ATTENTION_MEASURES, "acc"):
             assert measured[name] == values[name]
-    close = {"atol": 1e-5, "rtol": 0}
     for index in range(2) if stacked else [...]:
-        np.testing.assert_allclose(output.alpha[index], values["attention"], **close)
-        np.testing.assert_allclose(output.log_probs[index], values["log_probs"], **close)
-        np.testing.assert_allclose(fused[index].detach(), values["log_probs"], **close)
+        np.testing.assert_allclose(output.alpha[index], values["attention"], **CLOSE)
+        np.testing.assert_allclose(output.log_probs[index], values["log_probs"], **CLOSE)
+        np.testing.assert_allclose(fused[index].detach(), values["log_probs"], **CLOSE)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -90,12 +90,8 @@ def test_golden_forward_of_the_reference(copying, plain_copying, variant):
     model.load_state_dict({name: torch.from_numpy(v) for name, v in values["state"].items()})
     batch = golden_batch(copying, values)
     log_probs, alpha, _, _ = model(batch.src, batch.inputs)
-    np.testing.assert_allclose(log_probs.detach(), values["log_probs"], atol=1e-5, rtol=0)
-    np.testing.assert_allclose(alpha.detach(), values["attention"], atol=1e-5, rtol=0)
-    trg = torch.cat([batch.inputs[:1], batch.targets])
-    measured = plain_copying.evaluate(model, batch.src, trg)
-    for name in ("acc", "attn_acc", "attn_acc_m1", "attn_acc_p1"):
-        assert measured[name] == pytest.approx(values[name], abs=1e-12)
+    np.testing.assert_allclose(log_probs.detach(), values["log_probs"], **CLOSE)
+    np.testing.assert_allclose(alpha.detach(), values["attention"], **CLOSE)
 
 
 # --- data and measures ---
@@ -164,7 +160,7 @@ def test_histories_equal_those_of_the_reference(copying, plain_copying, small, b
 def test_stacked_seeds_have_the_histories_of_single_seeds(copying, small, bi, device):
     settings = replace(small, bi=bi)
     train_stacked = copying.training.train_stacked
-    together = train_stacked(settings, [3, 5], torch.device(device), lambda _: None)
+    together = train_stacked(settings, [3, 5], torch.device(device))
     for seed, history in zip((3, 5), together, strict=True):
         alone = copying.training.train_seed(settings, seed, "cpu", 1)
         assert_same_history(history, alone, 50 * 6)
@@ -173,16 +169,10 @@ def test_stacked_seeds_have_the_histories_of_single_seeds(copying, small, bi, de
 @pytest.mark.cuda
 def test_bf16_training_follows_fp32_on_cuda(copying, small):
     """bf16 keeps 8 bits of a number: after 21 updates the losses agree within a percent."""
-    losses = {
-        precision: [
-            entry["loss"]
-            for entry in copying.training.train_seed(
-                replace(small, precision=precision), 3, "cuda", 1
-            )
-        ]
-        for precision in ("fp32", "bf16")
-    }
-    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.01)
+    settings = [replace(small, precision=precision) for precision in ("fp32", "bf16")]
+    histories = [copying.training.train_seed(one, 3, "cuda", 1) for one in settings]
+    fp32, bf16 = ([entry["loss"] for entry in history] for history in histories)
+    assert bf16 == pytest.approx(fp32, rel=0.01)
 
 
 @pytest.fixture
@@ -237,7 +227,7 @@ def test_early_stop_cuts_the_history(copying, small, monkeypatch, stacked):
 
     def histories(settings):
         if stacked:
-            return training.train_stacked(settings, [0, 1], CPU, lambda _: None)
+            return training.train_stacked(settings, [0, 1], CPU)
         return [training.train_seed(settings, seed, "cpu", 1) for seed in (0, 1)]
 
     complete = histories(settings)
@@ -299,8 +289,6 @@ def test_seq2seq_options_and_default_names(copying):
     ("args", "part"),
     [
         (["num_vocabx=6"], "unrecognized arguments: --num_vocabx=6"),
-        (["no_rep=1"], "--no_rep: ignored explicit argument '1'"),
-        (["60"], "unrecognized arguments: 60"),
         (["num_vocab=-1"], "--num_vocab"),
         (["--seeds", "1,1"], "contains a seed twice"),
         (["--seeds", "1", "--num_seeds", "2"], "not allowed with argument --seeds"),
@@ -318,34 +306,30 @@ def test_seq2seq_rejects_wrong_options(copying, capsys, args, part):
     [
         (["--exp_name", "a/b"], "--exp_name 'a/b' must have a plain name"),
         (["--exp_name", "small", "--bi"], "other settings (bi was False, is True)"),
+        (["--exp_name", "corrupt"], "logs/corrupt.json is missing or malformed"),
+        (["--num_vocab", "4"], "--num_vocab: too small for --no_rep"),
     ],
 )
 def test_seq2seq_rejects_wrong_input(trained, copying, args, part):
+    Path("logs/corrupt.pkl").write_bytes(Path("logs/small.pkl").read_bytes())
+    Path("logs/corrupt.json").write_text("{")
     with pytest.raises(InputError) as error:
         copying.seq2seq.main([*SMALL, *args])
     assert part in str(error.value) and "\n" not in str(error.value)
-
-
-def test_seq2seq_rejects_no_rep_with_too_few_tokens(tmp_path):
-    process = run_script("SequenceCopying/seq2seq.py", "--no_rep", "num_vocab=39", cwd=tmp_path)
-    assert_refused(process, "seq2seq.py: error: --num_vocab", "expected at least 40", "got 39")
-    assert not (tmp_path / "logs").exists()
 
 
 def test_bf16_is_rejected_on_a_device_without_it(copying, monkeypatch):
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False, raising=False)
     with pytest.raises(InputError, match="has no bf16 LSTM"):
         copying.training.check_precision("bf16", CPU)
-    copying.training.check_precision("fp32", CPU)
 
 
 def test_run_parallel(copying, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "SequenceCopying"))
     run_parallel = copying.workers.run_parallel
     tasks = [(number,) for number in range(5)]
-    expected = [(number, math.factorial(number)) for number in range(5)]
     for jobs in (1, 2):
-        assert sorted(run_parallel(math.factorial, tasks, jobs)) == expected
+        assert list(run_parallel(math.factorial, tasks, jobs)) == [1, 1, 2, 6, 24]
     with pytest.raises(ValueError, match="negative"):
         list(run_parallel(math.factorial, [(-1,)], 2))
     with pytest.raises(RunError, match="a process was killed"):
@@ -395,24 +379,14 @@ def test_plot_copying(tmp_path, monkeypatch, copying, capsys):
     }  # fmt: skip
 
 
-def test_wilson_interval(copying):
-    """(k + z²/2 ± z sqrt(k (n - k) / n + z²/4)) / (n + z²), with z = 1.959964."""
-    z2 = 1.9599639845400545**2
-    for k, n in ((0, 3), (7, 20)):
-        middle, half = k + z2 / 2, math.sqrt(z2 * (k * (n - k) / n + z2 / 4))
-        expected = ((middle - half) / (n + z2), (middle + half) / (n + z2))
-        row = copying.histories.proportion_row("a", "b", [True] * k + [False] * (n - k))
-        assert (row["low"], row["high"]) == pytest.approx(expected, abs=1e-9)
-
-
 @pytest.mark.parametrize("content", [[], [[]], [[{"acc": 1.0}]], None])
 def test_plot_copying_rejects_what_is_not_a_history(tmp_path, monkeypatch, copying, content):
     monkeypatch.chdir(tmp_path)
-    for names, part in (("a b", r"a\.pkl: does not exist"), ("a a", "contains a twice")):
+    for names, part in (("a b", r"a\.pkl does not exist"), ("a a", "contains a twice")):
         with pytest.raises(InputError, match=part):
             copying.plot_copying.main(["--names", *names.split()])
     write_pickle("logs/a.pkl", content)
-    with pytest.raises(InputError, match=r"logs/a\.pkl: holds no histories"):
+    with pytest.raises(InputError, match=r"logs/a\.pkl does not contain histories"):
         copying.plot_copying.main(["--names", "a", "b"])
 
 

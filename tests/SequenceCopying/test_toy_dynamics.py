@@ -35,24 +35,24 @@ def test_votes_under_attention_fixed_at_one_have_a_closed_form(copying):
     It is solved by y + exp(y) = t/2 + const = c, y = c - W(exp(c)) with Lambert's W.
     """
     course = copying.toy_dynamics.follow((0.5, -0.25, 40.0), 1000.0, frozen=True)
-    for start, votes in ((0.5, course.beta0), (0.25, -course.beta1)):
-        c = course.t / 2 + start + np.exp(start)
+    for start, votes in ((0.5, course["beta0"]), (0.25, -course["beta1"])):
+        c = course["t"] / 2 + start + np.exp(start)
         np.testing.assert_allclose(votes, c - lambertw(np.exp(c)).real, atol=1e-8)
 
 
 def test_early_and_late_behaviour(copying):
     toy = copying.toy_dynamics
     early = toy.follow((0.0, 0.0, 0.0), 0.1)  # next orders: t² and t³
-    np.testing.assert_allclose(early.beta0 - early.beta1, early.t / 4, atol=0.1**2 / 20)
-    np.testing.assert_allclose(early.p - 0.5, early.t**2 / 256, atol=0.1**3 / 500)
+    np.testing.assert_allclose(early["beta0"] - early["beta1"], early["t"] / 4, atol=0.1**2 / 20)
+    np.testing.assert_allclose(early["p"] - 0.5, early["t"] ** 2 / 256, atol=0.1**3 / 500)
     frozen = toy.follow((0.0, 0.0, 0.0), 1e6, frozen=True)
-    assert (frozen.p == 0.5).all()
+    assert (frozen["p"] == 0.5).all()
     # The next term falls as 1/t times a logarithm.
-    assert frozen.loss[-1] * 1e6 == pytest.approx(10, rel=1e-3)
-    assert toy.follow((0.0, 0.0, 0.0), 1e6).loss[-1] * 1e6 == pytest.approx(2, rel=1e-3)
+    assert frozen["loss"][-1] * 1e6 == pytest.approx(10, rel=1e-3)
+    assert toy.follow((0.0, 0.0, 0.0), 1e6)["loss"][-1] * 1e6 == pytest.approx(2, rel=1e-3)
     mistaken = toy.follow((-1.5, 1.5, 0.0), 300)
-    assert mistaken.p.min() == pytest.approx(0.1022, abs=5e-4)  # first away from word 0 ...
-    assert mistaken.p[-1] == pytest.approx(0.9747, abs=5e-4)  # ... and then to it
+    assert mistaken["p"].min() == pytest.approx(0.1022, abs=5e-4)  # first away from word 0 ...
+    assert mistaken["p"][-1] == pytest.approx(0.9747, abs=5e-4)  # ... and then to it
 
 
 def test_toy_dynamics_writes_its_figure(tmp_path, monkeypatch, copying, capsys):

@@ -15,7 +15,6 @@ import shutil
 import tarfile
 import warnings
 import zipfile
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,7 +34,6 @@ from attention_dynamics.cli import InputError, one_line
 from attention_dynamics.names import PERFORMANCES
 from attention_dynamics.reporting.viewer import matrix_page, token_page
 from attention_dynamics.runs import checkpoints, configs, paths, records
-from attention_dynamics.runs.outputs import save_state
 from attention_dynamics.runs.training import Training
 from attention_dynamics.storage.files import json_text, write_json, write_pickle, write_text
 from attention_dynamics.storage.pickles import load_pickle
@@ -457,37 +455,6 @@ def copying_histories(folder, scripts):
     return Path("logs/x.pkl"), read
 
 
-def restart_folder(folder, scripts, corrupt: str):
-    multihead = scripts.copying.multihead
-    settings = multihead.TrialSettings(seq_length=4, hidden_dim=4, num_steps=20)
-    place = Path("multihead_runs")
-    multihead.open_folder(place, settings)
-    history = [{"acc": 0.2, "loss": 1.5}, {"acc": 0.5, "loss": 0.5}]
-    described = asdict(settings)
-    save_state(multihead.candidate_path(place, 0), described, [history, history, history])
-    names = ("bad0", "bad1")
-    save_state(multihead.combination_path(place, names), described, history)
-    args = SimpleNamespace(folder=place, threads=1)
-
-    def read() -> None:
-        multihead.open_folder(place, settings)
-        found = multihead.try_candidate(settings, place, 0, frozenset(), "cpu", 1)
-        kinds = {"bad": [names], "good": [], "random": []}
-        combined, *_ = multihead.train_combinations(args, settings, kinds, "cpu", 1)
-        for one in (*found, *combined.values()):
-            assert all(0 <= entry["acc"] <= 1 and entry["loss"] >= 0 for entry in one)
-
-    return place / corrupt, read
-
-
-def restart_settings(folder, scripts):
-    return restart_folder(folder, scripts, "settings.json")
-
-
-def restart_combination(folder, scripts):
-    return restart_folder(folder, scripts, "combinations/bad0+bad1")
-
-
 # --- Runs
 
 
@@ -583,8 +550,6 @@ CASES = {
     "ibm1 table": ibm1_table,
     "word alignment": word_alignment,
     "histories": copying_histories,
-    "restart settings": restart_settings,
-    "restart combination": restart_combination,
     "run record": run_record,
     "checkpoint": checkpoint,
     "training state": training_state,
@@ -672,7 +637,6 @@ WITH_VALUES = [
     "published logs of words", "embedding baseline",
     "planted truth", "sentence lists", "data record",
     "published logs of pieces", "embedding table", "ibm1 table", "word alignment", "histories",
-    "restart settings", "restart combination",
     "run record", "training state",
 ]  # fmt: skip
 
