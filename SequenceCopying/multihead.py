@@ -129,7 +129,7 @@ def try_candidate(
     """
     device = setup_device(device, threads)
     path = folder / "candidates" / str(number)
-    trials = load_state(path, asdict(settings)) or []
+    trials = [rebuild(trial) for trial in load_state(path, asdict(settings)) or []]
     while (kind := classify_head(trials)) is None:
         if trials and ("good" if is_good(trials[0]) else "bad") not in wanted:
             return None
@@ -139,6 +139,11 @@ def try_candidate(
         save_state(path, asdict(settings), trials)
         state.unlink(missing_ok=True)
     return kind
+
+
+def rebuild(history: History) -> History:
+    """A saved history, made of new dicts (see add_steps)."""
+    return add_steps(history, TRIAL_EVERY, TRIAL_MEASURES)
 
 
 def find_heads(args: argparse.Namespace, settings: TrialSettings, device: str, jobs: int) -> dict:
@@ -227,12 +232,9 @@ def train(
 
 
 def parse(content: object) -> tuple[Combinations, ...]:
-    """The histories by kind, made of new dicts (see add_steps), from the content of an output."""
+    """The histories by kind, from the content of an output."""
     return tuple(
-        {
-            names: add_steps(history, TRIAL_EVERY, TRIAL_MEASURES)
-            for names, history in of_kind.items()
-        }
+        {names: rebuild(history) for names, history in of_kind.items()}
         for _, of_kind in zip(KINDS, content, strict=True)
     )
 

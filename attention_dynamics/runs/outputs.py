@@ -97,7 +97,7 @@ def _stale_error(path: Path, settings: dict) -> InputError:
     if not isinstance(earlier, dict):
         return InputError(
             f"{path} exists, but its record {path.with_suffix('.json')} is missing or malformed; "
-            "--overwrite replaces both"
+            "--overwrite replaces it"
         )
     what = differences(
         {key: earlier.get(key) for key in settings}, json.loads(json.dumps(settings))

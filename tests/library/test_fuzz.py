@@ -636,7 +636,7 @@ WITH_VALUES = [
     "train data", "kept vectors", "model config", "log config", "logs of words",
     "published logs of words", "embedding baseline",
     "planted truth", "sentence lists", "data record",
-    "published logs of pieces", "embedding table", "ibm1 table", "word alignment", "histories",
+    "published logs of pieces", "embedding table", "ibm1 table", "word alignment",
     "run record", "training state",
 ]  # fmt: skip
 
