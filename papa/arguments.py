@@ -11,6 +11,11 @@ from transformers.trainer_utils import IntervalStrategy
 from attention_dynamics.cli import LARGEST_SEED, one_line
 
 
+def option(text: str, default=None, aliases: tuple[str, ...] = ()):
+    """A field whose option has the help ``text``, which is followed by the default."""
+    return HfArg(help=text, default=default, aliases=list(aliases))
+
+
 @dataclasses.dataclass
 class ModelArguments:
     """Where the encoder comes from."""
@@ -18,16 +23,11 @@ class ModelArguments:
     _argument_group_name = "model"  # of --help
 
     model_name_or_path: str = HfArg(
-        help="model name on the hub, local directory, or minilm (packaged MiniLM of "
-        "papa/requirements.txt)"
+        help="name on the hub, local directory, or minilm (MiniLM of papa/requirements.txt)"
     )
-    tokenizer_name: str | None = HfArg(
-        default=None, help="tokenizer name or directory (default: that of the model)"
-    )
-    cache_dir: str | None = HfArg(
-        default=None, help="cache directory for downloads and encoder states"
-    )
-    model_revision: str = HfArg(default="main", help="branch, tag or commit of the hub's model")
+    tokenizer_name: str | None = option("tokenizer name or directory, if not the model's own")
+    cache_dir: str | None = option("cache directory for downloads and encoder states")
+    model_revision: str = option("branch, tag or commit of the hub's model", "main")
 
 
 @dataclasses.dataclass
@@ -36,45 +36,26 @@ class DataArguments:
 
     _argument_group_name = "task and examples"  # of --help
 
-    task_name: str | None = HfArg(
-        default=None, help="GLUE task (cola, mrpc, ...), or ner, pos or chunk for labelled words"
-    )
-    task_dir: str | None = HfArg(
-        default=None, help="directory of the task's GLUE files (train.tsv, dev.tsv, ...)"
-    )
-    dataset_name: str | None = HfArg(default=None, help="dataset on the hub")
-    dataset_config_name: str | None = HfArg(default=None, help="configuration of --dataset_name")
-    train_file: str | None = HfArg(
-        default=None, help="training data: csv, tsv or json; for words CoNLL, CoNLL-U or json"
-    )
-    validation_file: str | None = HfArg(default=None, help="validation data in the same formats")
-    test_file: str | None = HfArg(default=None, help="test data for --do_predict")
-    max_seq_length: int = HfArg(
-        default=128,
-        aliases=["--max_length"],
-        help="tokens per example; longer ones are truncated (default: 128)",
-    )
-    pad_to_max_length: bool = HfArg(
-        default=True,
-        help="pad to --max_seq_length, not to the longest of the batch (default: true)",
-    )
-    max_train_samples: int | None = HfArg(default=None, help="number of leading training examples")
-    max_eval_samples: int | None = HfArg(default=None, help="number of leading validation examples")
-    max_predict_samples: int | None = HfArg(default=None, help="number of leading test examples")
-    overwrite_output: bool = HfArg(
-        default=False,
-        aliases=["--overwrite", "--overwrite_output_dir"],
-        help="replace a finished output",
+    task_name: str | None = option("GLUE task (cola, mrpc, ...); ner, pos or chunk for words")
+    task_dir: str | None = option("directory of the task's GLUE files (train.tsv, dev.tsv, ...)")
+    dataset_name: str | None = option("dataset on the hub")
+    dataset_config_name: str | None = option("configuration of --dataset_name")
+    train_file: str | None = option("training data: csv, tsv, json; CoNLL, CoNLL-U, json for words")
+    validation_file: str | None = option("validation data in the same formats")
+    test_file: str | None = option("test data for --do_predict")
+    max_seq_length: int = option("tokens per example; longer ones are cut", 128, ("--max_length",))
+    pad_to_max_length: bool = option("pad to --max_seq_length, not to the longest in batch", True)
+    max_train_samples: int | None = option("number of leading training examples")
+    max_eval_samples: int | None = option("number of leading validation examples")
+    max_predict_samples: int | None = option("number of leading test examples")
+    overwrite_output: bool = option(
+        "replace a finished output", False, ("--overwrite", "--overwrite_output_dir")
     )
 
     @property
     def files(self) -> dict[str, str | None]:
         """The user's own files by split."""
-        return {
-            "train": self.train_file,
-            "validation": self.validation_file,
-            "test": self.test_file,
-        }
+        return {name: getattr(self, f"{name}_file") for name in ("train", "validation", "test")}
 
     def max_samples(self, split: str) -> int | None:
         """How many examples of a split are used, None for all of them."""
@@ -86,20 +67,12 @@ class DataArguments:
 class TokenArguments:
     """Options of token classification only."""
 
-    _argument_group_name = "labelled words"  # of --help
+    _argument_group_name = "labeled words"  # of --help
 
-    text_column_name: str | None = HfArg(
-        default=None, help="column of the words (default: tokens, or the first one)"
-    )
-    label_column_name: str | None = HfArg(
-        default=None, help="column of the labels (default: {task_name}_tags, or the second one)"
-    )
-    label_all_tokens: bool = HfArg(
-        default=False, help="label all subword tokens of a word, not only its first one"
-    )
-    return_entity_level_metrics: bool = HfArg(
-        default=False, help="also report the scores of each entity type"
-    )
+    text_column_name: str | None = option("column of the words, if not tokens or the first one")
+    label_column_name: str | None = option("column of the labels, if not the one of --task_name")
+    label_all_tokens: bool = option("label all tokens of a word, not only its first one", False)
+    return_entity_level_metrics: bool = option("also report scores of each entity type", False)
 
 
 @dataclasses.dataclass
@@ -108,18 +81,15 @@ class LayoutArguments:
 
     _argument_group_name = "layout of the tokens (Step 0)"  # of --help
 
-    use_papa_preprocess: bool = HfArg(
-        default=False,
-        help="use the paper's layout: first part from position 0, second from the middle, SEP last",
+    use_papa_preprocess: bool = option(
+        "use the paper's layout: first part from position 0, second from the middle, SEP last",
+        False,
     )
-    published_token_types: bool = HfArg(
-        default=False,
-        help="leave token type ids in place when tokens move, as published (departure 12)",
+    published_token_types: bool = option(
+        "leave token type ids in place when tokens move, as published (departure 12)", False
     )
-    drop_unused_positions: bool = HfArg(
-        default=True,
-        help="leave out positions that no example of the batch uses: same results, faster "
-        "(default: true)",
+    drop_unused_positions: bool = option(
+        "leave out positions that no example of the batch uses: same results, faster", True
     )
 
 
@@ -129,42 +99,28 @@ class PapaArguments:
 
     _argument_group_name = "attention, and what is trained"  # of --help
 
-    use_freeze_extract_pooler: bool = HfArg(
-        default=False, help="classify from the states of all layers, not only the last"
+    use_freeze_extract_pooler: bool = option(
+        "classify from the states of all layers, not only the last", False
     )
-    static_heads_dir: str | None = HfArg(
-        default=None, help="directory of the constants (avgs.pt of the *_avgs_creator script)"
+    static_heads_dir: str | None = option("directory of the constants, of a *_avgs_creator script")
+    sort_calculating: bool = option("Step 2: learn and write the order of the heads", False)
+    sorting_heads_dir: str | None = option("directory of the order (sorted_heads.json)")
+    static_heads_num: int = option("Step 3: number of constant heads, the first of the order", 0)
+    grad_for_classifier_only: bool = option(
+        "frozen encoder: only classifier and pooler are trained", False
     )
-    sort_calculating: bool = HfArg(
-        default=False, help="Step 2: learn and write the order of the heads"
+    grad_for_classifier_and_static_only: bool = option(
+        "frozen encoder: classifier, pooler and constants are trained", False
     )
-    sorting_heads_dir: str | None = HfArg(
-        default=None, help="directory of the order of the heads (sorted_heads.json)"
-    )
-    static_heads_num: int = HfArg(
-        default=0, help="Step 3: number of constant heads (the first ones of the order)"
-    )
-    grad_for_classifier_only: bool = HfArg(
-        default=False, help="frozen encoder: only classifier and pooler are trained"
-    )
-    grad_for_classifier_and_static_only: bool = HfArg(
-        default=False, help="frozen encoder: classifier, pooler and constants are trained"
-    )
-    cache_encoder_states: bool = HfArg(
-        default=False,
-        help="train on states of the frozen encoder that are computed once, without dropout "
-        "(departure 13)",
+    cache_encoder_states: bool = option(
+        "compute the states of the frozen encoder once, without dropout (departure 13)", False
     )
 
     @property
     def freezing(self) -> list[str]:
         """Which of the options that freeze the encoder are given."""
-        names = (
-            "sort_calculating",
-            "grad_for_classifier_only",
-            "grad_for_classifier_and_static_only",
-        )
-        return [name for name in names if getattr(self, name)]
+        grads = "grad_for_classifier_only", "grad_for_classifier_and_static_only"
+        return [name for name in ("sort_calculating", *grads) if getattr(self, name)]
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -176,10 +132,7 @@ class TrainerArguments(TrainingArguments):
     output_dir: str = HfArg(help="output directory of results, checkpoints and the model")
     eval_strategy: IntervalStrategy | str = dataclasses.field(
         default="no",
-        metadata={
-            "aliases": ["--evaluation_strategy"],
-            "help": "interval of evaluation: no, steps or epoch",
-        },
+        metadata={"aliases": ["--evaluation_strategy"], "help": "interval of evaluation"},
     )
 
     def __post_init__(self):
@@ -202,12 +155,14 @@ class AveragesArguments:
     _argument_group_name = "output and hardware"  # of --help
 
     output_dir: str = HfArg(help="output directory of the constants")
-    per_device_train_batch_size: int = HfArg(default=8, help="batch size")
-    seed: int = HfArg(default=42, help="random seed (has no effect on the averages)")
-    device: Literal["auto", "cpu", "cuda", "mps"] = HfArg(
-        default="auto", help="device of the computation"
-    )
-    disable_tqdm: bool = HfArg(default=False, help="no progress bar")
+    per_device_train_batch_size: int = option("batch size", 8)
+    seed: int = option("random seed (has no effect on the averages)", 42)
+    device: Literal["auto", "cpu", "cuda", "mps"] = option("device of the computation", "auto")
+    disable_tqdm: bool = option("no progress bar", False)
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """The description as it is, and the default of each option."""
 
 
 class _Parser(HfArgumentParser):
@@ -220,21 +175,29 @@ def parse(description: str, argv: list[str] | None, *kinds: type) -> tuple:
 
     Exits with one line and code 2 on unknown and invalid options.
     """
-    parser = _Parser(
-        kinds, description=description, formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )  # fmt: skip
-    values = vars(parser.parse_args(argv))
-    parsed = []
-    for kind in kinds:
-        names = [field.name for field in dataclasses.fields(kind) if field.init]
-        try:
-            parsed.append(kind(**{name: values[name] for name in names}))
-        except (ValueError, NotImplementedError, ImportError, RuntimeError) as error:
-            # Values that TrainingArguments rejects; missing devices and packages.
-            parser.error(" ".join(str(error).split()))
-    _check_counts(parser, *parsed)
+    parser = _Parser(kinds, description=description, formatter_class=_Help, allow_abbrev=False)
+    for action in parser._actions:
+        if action.const is False:  # --no_X, with the text of --X
+            action.help = f"turn --{action.dest} off"
+    try:
+        parsed = parser.parse_args_into_dataclasses(argv, look_for_args_file=False)
+    except (ValueError, NotImplementedError, ImportError, RuntimeError) as error:
+        # Values that TrainingArguments rejects; missing devices and packages.
+        parser.error(" ".join(str(error).split()))
+    for name in _COUNTS:
+        for value in (getattr(options, name, None) for options in parsed):
+            if value is not None and value < 1:
+                parser.error(f"--{name} must be at least 1, not {value}")
+    for seed in (getattr(options, "seed", 0) for options in parsed):
+        if not 0 <= seed <= LARGEST_SEED:
+            parser.error(f"--seed must be from 0 to {LARGEST_SEED}, not {seed}")
     return parser, *parsed
+
+
+_COUNTS = (
+    "max_seq_length", "max_train_samples", "max_eval_samples", "max_predict_samples",
+    "per_device_train_batch_size", "per_device_eval_batch_size",
+)  # fmt: skip
 
 
 def parse_averages(description: str, argv: list[str] | None, *more: type) -> list:
@@ -255,12 +218,8 @@ class Options(NamedTuple):
     @property
     def splits(self) -> list[str]:
         """The splits that are read."""
-        wanted = {
-            "train": self.trainer.do_train,
-            "validation": self.trainer.do_eval,
-            "test": self.trainer.do_predict,
-        }
-        return [split for split, is_wanted in wanted.items() if is_wanted]
+        wanted = {"train": "do_train", "validation": "do_eval", "test": "do_predict"}
+        return [split for split, option in wanted.items() if getattr(self.trainer, option)]
 
 
 def parse_run(description: str, argv: list[str] | None, *more: type) -> tuple:
@@ -270,60 +229,36 @@ def parse_run(description: str, argv: list[str] | None, *more: type) -> tuple:
     """
     parser, *parsed = parse(description, argv, *Options.__annotations__.values(), *more)
     options = Options(*parsed[: len(Options._fields)])
-    _check_options(parser, options)
-    return parser, options, *parsed[len(Options._fields) :]
-
-
-def _check_options(parser: _Parser, options: Options) -> None:
-    papa = options.papa
-    if not options.splits:
-        parser.error("nothing to do: give --do_train, --do_eval or --do_predict")
-    if papa.sort_calculating and not options.trainer.do_train:
-        parser.error("--sort_calculating needs --do_train: the order is learned")
-    if len(papa.freezing) > 1:
-        parser.error(f"--{papa.freezing[0]} and --{papa.freezing[1]} exclude each other")
-    epochs = options.trainer.num_train_epochs
-    if options.trainer.do_train and options.trainer.max_steps < 1 and not epochs > 0:
-        parser.error(f"--num_train_epochs must be above 0, not {epochs}")
-    rate = options.trainer.learning_rate
-    if not 0 <= rate < float("inf"):
-        parser.error(f"--learning_rate must be a number from 0, not {rate}")
-    if papa.static_heads_num < 0:
-        parser.error(f"--static_heads_num must be at least 0, not {papa.static_heads_num}")
-    if papa.sort_calculating and papa.static_heads_num:
-        parser.error("--sort_calculating mixes all heads: give no --static_heads_num")
-    if (papa.sort_calculating or papa.static_heads_num) and papa.static_heads_dir is None:
-        what = "--sort_calculating" if papa.sort_calculating else "--static_heads_num"
-        parser.error(f"{what} needs --static_heads_dir, the directory of the constants")
-    if papa.static_heads_num and papa.sorting_heads_dir is None:
-        parser.error("--static_heads_num needs --sorting_heads_dir, the directory of the order")
-    if papa.grad_for_classifier_and_static_only and not papa.static_heads_num:
-        parser.error("--grad_for_classifier_and_static_only needs a --static_heads_num above 0")
-    if papa.cache_encoder_states and not (
-        papa.grad_for_classifier_only and papa.use_freeze_extract_pooler
-    ):
-        parser.error(
+    papa, sort, number = options.papa, options.papa.sort_calculating, options.papa.static_heads_num
+    cached_head = papa.grad_for_classifier_only and papa.use_freeze_extract_pooler
+    for is_wrong, message in (
+        (not options.splits, "nothing to do: give --do_train, --do_eval or --do_predict"),
+        (
+            sort and not options.trainer.do_train,
+            "--sort_calculating needs --do_train: the order is learned",
+        ),
+        (papa.freezing[1:], f"--{' and --'.join(papa.freezing)} exclude each other"),
+        (number < 0, f"--static_heads_num must be at least 0, not {number}"),
+        (sort and number, "--sort_calculating mixes all heads: give no --static_heads_num"),
+        (
+            (sort or number) and papa.static_heads_dir is None,
+            "--sort_calculating and --static_heads_num need --static_heads_dir, the directory of "
+            "the constants",
+        ),
+        (
+            number and papa.sorting_heads_dir is None,
+            "--static_heads_num needs --sorting_heads_dir, the directory of the order",
+        ),
+        (
+            papa.grad_for_classifier_and_static_only and not number,
+            "--grad_for_classifier_and_static_only needs a --static_heads_num above 0",
+        ),
+        (
+            papa.cache_encoder_states and not cached_head,
             "--cache_encoder_states needs --grad_for_classifier_only and "
-            "--use_freeze_extract_pooler: only then nothing but a head on the states is trained"
-        )
-    if papa.cache_encoder_states and options.trainer.train_sampling_strategy != "random":
-        parser.error(
-            f"--train_sampling_strategy {options.trainer.train_sampling_strategy} knows no lengths "
-            "of cached states: leave it out"
-        )
-
-
-def _check_counts(parser: _Parser, *parsed) -> None:
-    """Reject counts of examples or positions below 1, and seeds that no generator takes."""
-    counts = (
-        "max_seq_length", "max_train_samples", "max_eval_samples", "max_predict_samples",
-        "per_device_train_batch_size", "per_device_eval_batch_size",
-    )  # fmt: skip
-    for options in parsed:
-        for name in counts:
-            value = getattr(options, name, None)
-            if value is not None and value < 1:
-                parser.error(f"--{name} must be at least 1, not {value}")
-        seed = getattr(options, "seed", 0)
-        if not 0 <= seed <= LARGEST_SEED:
-            parser.error(f"--seed must be from 0 to {LARGEST_SEED}, not {seed}")
+            "--use_freeze_extract_pooler: only then nothing but a head on the states is trained",
+        ),
+    ):
+        if is_wrong:
+            parser.error(message)
+    return parser, options, *parsed[len(Options._fields) :]

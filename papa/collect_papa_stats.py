@@ -30,22 +30,14 @@ from attention_dynamics.storage.files import check_writable, write_json
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
-    parser.add_argument(
-        "--folders",
-        required=True,
-        nargs="+",
-        help="directories of one model and task each, with results/",
+    add = parser.add_argument
+    add(
+        "--folders", required=True, nargs="+", help="directories of a model and task, with results/"
     )
-    parser.add_argument("--out_file", required=True, help="JSON file of the results")
-    parser.add_argument(
-        "--metric", help="score to read, such as accuracy (default: the score of each task)"
-    )
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default="text",
-        help="format of the printed tables (default: %(default)s)",
-    )
+    add("--out_file", required=True, help="JSON file of the results")
+    add("--metric", help="score to read, such as accuracy (default: the score of each task)")
+    tables = "format of the printed tables (default: text)"
+    add("--format", choices=FORMATS, default="text", help=tables)
     args = parser.parse_args(argv)
     for folder in args.folders:
         check_writable(args.out_file, beside=Path(folder))
@@ -62,41 +54,30 @@ def result_tables(results: dict, fmt: str) -> str:
 def long_records(results: dict) -> list[dict]:
     """A record per number: folder, model, task, statistic, epoch, heads, share, value, std, of."""
     records = []
-
-    def add(row: dict, name: str, of: int, **described) -> None:
-        if row[name] is not None:
-            records.append(
-                {
-                    **described,
-                    "statistic": name,
-                    "epoch": row["epoch"],
-                    "heads": row["heads"],
-                    "share": row["share"],
-                    "value": row[name],
-                    "std": row.get(f"{name}_std"),
-                    "of": of,
-                }
-            )
-
-    for folder, one in results.items():
-        described = {key: one[key] for key in ("model", "task", "metric")}
-        for row in one["rows"]:
-            add(row, "score", row["seeds"], folder=folder, **described)
-            add(row, "drop", row["seeds"], folder=folder, **described)
+    rows = [
+        ({"folder": folder, **{key: one[key] for key in ("model", "task", "metric")}}, name, row)
+        for folder, one in results.items()
+        for row in one["rows"]
+        for name in ("score", "drop")
+    ]
     for row in mean_drops(results):
-        add(row, "drop", row["tasks"], folder=None, model=row["model"], task="mean", metric=None)
+        mean = {"folder": None, "model": row["model"], "task": "mean", "metric": None}
+        rows.append((mean, "drop", {**row, "seeds": row["tasks"]}))
+    for described, name, row in rows:
+        if row[name] is not None:
+            number = {"value": row[name], "std": row.get(f"{name}_std"), "of": row["seeds"]}
+            place = {key: row[key] for key in ("epoch", "heads", "share")}
+            records.append({**described, "statistic": name, **place, **number})
     return records
 
 
 def main(argv=None) -> None:
     args = parse_args(argv)
     experiments = load_experiments(args.folders, args.metric)
-    for experiment in experiments:
-        if 0 not in experiment.heads:
-            print(
-                f"note: {experiment.name} has no run with 0 constant heads: no relative drop",
-                file=sys.stderr,
-            )
+    for one in experiments:
+        if 0 not in one.heads:
+            note = f"note: {one.name} has no run with 0 constant heads: no relative drop"
+            print(note, file=sys.stderr)
     results = {experiment.name: experiment.results() for experiment in experiments}
     write_json(args.out_file, results)
     print(result_tables(results, args.format))

@@ -19,13 +19,11 @@ import argparse
 import functools
 import math
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from constants import PATTERNS, load_averages, load_lambdas, load_order, load_tensor
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import CenteredNorm, PowerNorm
 from matplotlib.figure import Figure
 from scores import EPOCHS, Experiment, load_experiments, score_rows
@@ -33,50 +31,35 @@ from scores import EPOCHS, Experiment, load_experiments, score_rows
 from attention_dynamics.cli import InputError, run_script, script_parser
 from attention_dynamics.reporting.figures import write_figure
 
-# After Okabe and Ito, distinct for colour-blind readers, with different markers and dashes.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B0589A", "#B8860B", "#56B4E9", "#882255", "#333333")
+# After Okabe and Ito, distinct for color-blind readers, with different markers and dashes.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#B0589A", "#B8860B", "#56B4E9", "#882255", "#333333")
 MARKERS = "osD^vPX*"
 DASHES = ((), (5, 2), (2, 1.5), (7, 2, 1.5, 2))
 FIRST_AND_LAST = 3  # heads from each end of the order
 
+Head = tuple[int, int]  # layer, head
 
-@dataclass
-class Order:
-    """The output of --sort_calculating.
 
-    Attributes:
-        lambdas: (layer, head) λ; the attention of a head is weighted σ(λ), its constant 1 - σ(λ).
-        heads: (layer, head) by ascending λ, the most replaceable first.
-    """
+class Order(NamedTuple):
+    """The output of --sort_calculating: λ (layer, head); the heads, the most replaceable first."""
 
     lambdas: np.ndarray
-    heads: list[tuple[int, int]]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Layers, and heads of a layer."""
-        return self.lambdas.shape
+    heads: list[Head]
 
 
-@dataclass
-class Constants:
+class Constants(NamedTuple):
     """The output of run_papa_*_avgs_creator.py.
 
     Attributes:
         averages: (layer, head, L, L) mean attention of query (rows) and key, 0 if never used.
-        used: (L,) whether any training example has a token at the position.
+        used: (number,) the positions at which any training example has a token.
     """
 
     averages: np.ndarray
     used: np.ndarray
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Layers, and heads of a layer."""
-        return self.averages.shape[:2]
 
-
-def head_list(text: str) -> list[tuple[int, int]]:
+def head_list(text: str) -> list[Head]:
     """Parse ``--heads``: layer.head pairs such as 0.3,5.11."""
     if not re.fullmatch(r"\d{1,4}\.\d{1,4}(,\d{1,4}\.\d{1,4})*", text):
         raise argparse.ArgumentTypeError(f"expected layer.head pairs like 0.3,5.11, got {text!r}")
@@ -86,62 +69,39 @@ def head_list(text: str) -> list[tuple[int, int]]:
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
-    parser.add_argument(
-        "--folders",
-        required=True,
-        nargs="+",
-        help="directories of one model and task each, with results/",
+    add = parser.add_argument
+    add(
+        "--folders", required=True, nargs="+", help="directories of a model and task, with results/"
     )
-    parser.add_argument(
-        "--epoch",
-        choices=EPOCHS,
-        default="last",
-        help="epoch of the score; the best one is chosen on the evaluated examples "
-        "(default: %(default)s)",
-    )
-    parser.add_argument(
-        "--metric", help="score to draw, such as accuracy (default: the score of each task)"
-    )
-    parser.add_argument(
-        "--heads",
-        type=head_list,
-        help="heads whose constants are drawn "
-        f"(default: first and last {FIRST_AND_LAST} of the order)",
-    )
-    parser.add_argument(
-        "--out_dir", default="figures", help="directory of the figures (default: %(default)s)"
-    )
+    epoch = "epoch of the score; the best one is chosen on the evaluated examples (default: last)"
+    add("--epoch", choices=EPOCHS, default="last", help=epoch)
+    add("--metric", help="score to draw, such as accuracy (default: the score of each task)")
+    ends = f"first and last {FIRST_AND_LAST} of the order"
+    add("--heads", type=head_list, help=f"heads whose constants are drawn (default: {ends})")
+    add("--out_dir", default="figures", help="directory of the figures (default: figures)")
     return parser.parse_args(argv)
 
 
-def draw_scores(experiments: list[Experiment], rows: list[dict], title: str) -> Figure:
+def draw_scores(rows: list[dict], title: str) -> Figure:
     """Score on the left, relative drop on the right, against the fraction of constant heads."""
     figure = Figure(figsize=(10.4, 4.6), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots(1, 2)
-    for number, one in enumerate(experiments):
-        points = [row for row in rows if row["folder"] == one.name]
+    for number, folder in enumerate(dict.fromkeys(row["folder"] for row in rows)):
+        points = [row for row in rows if row["folder"] == folder]
+        label = f"{folder} ({points[0]['metric'].replace('_', ' ')})"
+        color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+        line = {"color": color, "marker": marker, "markersize": 5, "linewidth": 1.8, "label": label}
+        line["dashes"] = DASHES[number % len(DASHES)] or (None, None)
         for panel, name, scale in ((axes[0], "score", 1), (axes[1], "drop", 100)):
             defined = [row for row in points if row[name] is not None]
             x = [100 * row["share"] for row in defined]
             mean = scale * np.array([row[name] for row in defined])
             std = scale * np.array([row[f"{name}_std"] or 0 for row in defined])
-            colour = COLOURS[number % len(COLOURS)]
-            panel.fill_between(x, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
-            panel.plot(
-                x,
-                mean,
-                color=colour,
-                marker=MARKERS[number % len(MARKERS)],
-                dashes=DASHES[number % len(DASHES)] or (None, None),
-                markersize=5,
-                linewidth=1.8,
-                label=f"{one.name} ({one.metric.replace('_', ' ')})",
-            )
+            panel.fill_between(x, mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
+            panel.plot(x, mean, **line)
     shares = sorted({100 * row["share"] for row in rows})
     for panel, label in zip(axes, ("score", "relative drop of the score (%)"), strict=True):
-        panel.set_xlabel("heads with constant attention (%)")
-        panel.set_ylabel(label)
+        panel.set(xlabel="heads with constant attention (%)", ylabel=label)
         if len(shares) <= 9:
             panel.set_xticks(shares, [f"{share:.3g}" for share in shares])
         panel.grid(axis="y", color="#dddddd", linewidth=0.6)
@@ -156,12 +116,12 @@ def lambda_rows(order: Order) -> list[dict]:
     """λ of each head, and its index in the order (0 is the most replaceable)."""
     return [
         {
-            "layer": layer,
-            "head": head,
-            "lambda": float(order.lambdas[layer, head]),
-            "place": order.heads.index((layer, head)),
+            "layer": head[0],
+            "head": head[1],
+            "lambda": float(value),
+            "place": order.heads.index(head),
         }
-        for layer, head in np.ndindex(order.lambdas.shape)
+        for head, value in np.ndenumerate(order.lambdas)
     ]
 
 
@@ -169,67 +129,59 @@ def draw_lambdas(order: Order, title: str) -> Figure:
     """λ as a heat map, layers downwards, with its value in each cell."""
     layers, heads = order.lambdas.shape
     figure = Figure(figsize=(2.2 + 0.62 * heads, 1.6 + 0.42 * layers), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots()
     reach = float(np.abs(order.lambdas).max()) or 1.0
-    image = axes.imshow(
-        order.lambdas, cmap="PuOr_r", norm=CenteredNorm(0, halfrange=reach), aspect="auto"
-    )
+    norm = CenteredNorm(0, halfrange=reach)
+    image = axes.imshow(order.lambdas, cmap="PuOr_r", norm=norm, aspect="auto")
     # A few steps change λ by thousandths only: such values need a smaller unit.
     unit = 1.0 if reach >= 0.1 else 10.0 ** math.floor(math.log10(reach))
     for (layer, head), value in np.ndenumerate(order.lambdas):
-        # Weights of red, green and blue in the brightness of a colour.
+        # Weights of red, green and blue in the brightness of a color.
         dark = np.dot(image.to_rgba(value)[:3], (0.299, 0.587, 0.114)) < 0.5
-        axes.text(
-            head, layer, f"{value / unit:z.2f}", ha="center", va="center", fontsize=8,
-            color="white" if dark else "black",
-        )  # fmt: skip
-    axes.set_xticks(range(heads))
-    axes.set_yticks(range(layers))
-    axes.set_xlabel("head")
-    axes.set_ylabel("layer")
-    axes.set_title(title)
+        style = {"ha": "center", "va": "center", "fontsize": 8}
+        axes.text(head, layer, f"{value / unit:z.2f}", color="white" if dark else "black", **style)
+    axes.set(xticks=range(heads), yticks=range(layers), xlabel="head", ylabel="layer", title=title)
     in_units = "" if unit == 1 else f"; in the cells in units of {unit:g}"
     figure.colorbar(image, label=f"λ (low: replaceable{in_units})")
     return figure
 
 
-def constant_rows(constants: Constants, heads: list[tuple[int, int]]) -> list[dict]:
+def constant_rows(constants: Constants, heads: list[Head]) -> list[dict]:
     """A row for each head and query position, a column for each key position."""
-    positions = np.flatnonzero(constants.used).tolist()
-    return [
-        {
-            "layer": layer,
-            "head": head,
-            "query": query,
-            **{f"key {key}": round(float(matrix[query, key]), 7) for key in positions},
-        }
-        for layer, head in heads
-        for matrix in [constants.averages[layer, head]]
-        for query in positions
-    ]
+    rows = []
+    for layer, head in heads:
+        for query in constants.used.tolist():
+            row = constants.averages[layer, head, query]
+            keys = {f"key {key}": round(float(row[key]), 7) for key in constants.used.tolist()}
+            rows.append({"layer": layer, "head": head, "query": query, **keys})
+    return rows
 
 
 def draw_constants(
-    constants: Constants, heads: list[tuple[int, int]], order: Order | None, title: str
+    constants: Constants, heads: list[Head], order: Order | None, title: str
 ) -> Figure:
     """The constant of each head as a heat map, on one scale."""
     columns = min(3, len(heads))
     lines = math.ceil(len(heads) / columns)
     figure = Figure(figsize=(1.2 + 3.1 * columns, 0.9 + 3.2 * lines), layout="constrained")
-    FigureCanvasAgg(figure)
     grid = figure.subplots(lines, columns, squeeze=False)
-    positions = np.flatnonzero(constants.used)
-    cut = [constants.averages[layer, head][np.ix_(positions, positions)] for layer, head in heads]
+    used = constants.used
+    cut = [constants.averages[head][np.ix_(used, used)] for head in heads]
     # Most values are small: the square root makes them distinguishable.
     norm = PowerNorm(0.5, 0, max(float(matrix.max()) for matrix in cut) or 1.0)
-    for place, axes in enumerate(grid.flat):
-        if place >= len(heads):
-            axes.set_axis_off()
-            continue
-        image = axes.imshow(cut[place], cmap="viridis", norm=norm, interpolation="nearest")
-        axes.set_title(_head_title(heads[place], order), fontsize=9)
-        _position_ticks(axes, positions)
+    every = max(1, math.ceil(len(used) / 6))
+    ticks = sorted({*range(0, len(used) - every // 2, every), len(used) - 1})
+    for head, matrix, axes in zip(heads, cut, grid.flat, strict=False):
+        image = axes.imshow(matrix, cmap="viridis", norm=norm, interpolation="nearest")
+        name = f"layer {head[0]}, head {head[1]}"
+        if order:
+            place = f"place {order.heads.index(head) + 1} of {len(order.heads)}"
+            name += f": λ = {order.lambdas[head]:.2g}, {place}"
+        axes.set_title(name, fontsize=9)
+        axes.set_xticks(ticks, map(str, used[ticks]))
+        axes.set_yticks(ticks, map(str, used[ticks]))
+    for axes in grid.flat[len(heads) :]:
+        axes.set_axis_off()
     for axes in grid[:, 0]:
         axes.set_ylabel("query position")
     for axes in grid[-1]:
@@ -239,152 +191,86 @@ def draw_constants(
     return figure
 
 
-def _head_title(head: tuple[int, int], order: Order | None) -> str:
-    text = f"layer {head[0]}, head {head[1]}"
-    if order is None:
-        return text
-    place = order.heads.index(head) + 1
-    return f"{text}: λ = {order.lambdas[head]:.2g}, place {place} of {len(order.heads)}"
-
-
-def _position_ticks(axes: Axes, positions: np.ndarray) -> None:
-    """Label the ticks with the original positions, some of which are left out."""
-    every = max(1, math.ceil(len(positions) / 6))
-    ticks = sorted({*range(0, len(positions) - every // 2, every), len(positions) - 1})
-    names = [str(positions[tick]) for tick in ticks]
-    axes.set_xticks(ticks, names)
-    axes.set_yticks(ticks, names)
-
-
 def heads_to_draw(
-    chosen: list[tuple[int, int]] | None,
-    order: Order | None,
-    constants: Constants | None,
-    folder: Path,
-) -> list[tuple[int, int]]:
+    chosen: list[Head] | None, order: Order | None, constants: Constants, folder: Path
+) -> list[Head]:
     """The given heads, else the ends of the order, else those of the model."""
-    if constants is None:
-        if chosen:
-            raise InputError(f"--heads: {folder} has no constants/ to draw; leave the option out")
-        return []
-    layers, heads = constants.shape
+    heads = order.heads if order else list(np.ndindex(constants.averages.shape[:2]))
     if chosen is None:
-        every = order.heads if order else list(np.ndindex(layers, heads))
-        return list(dict.fromkeys([*every[:FIRST_AND_LAST], *every[-FIRST_AND_LAST:]]))
+        return list(dict.fromkeys([*heads[:FIRST_AND_LAST], *heads[-FIRST_AND_LAST:]]))
     for layer, head in chosen:
-        if layer >= layers or head >= heads:
+        if (layer, head) not in heads:
             raise InputError(
                 f"--heads {layer}.{head}: not a head of {folder} (expected 0.0 to "
-                f"{layers - 1}.{heads - 1})"
+                f"{'.'.join(map(str, max(heads)))})"
             )
     return chosen
 
 
-def read_order(folder: Path) -> Order | None:
-    """The order in ``folder``/sorted; None without that directory."""
-    folder = folder / "sorted"
-    if not folder.is_dir():
-        return None
-    lambdas = load_lambdas(folder)
-    order = [tuple(pair) for pair in load_order(folder, *lambdas.shape)]
-    if any(np.diff([lambdas[pair] for pair in order]) < 0):
-        raise InputError(f"{folder}: lambdas.npy and sorted_heads.json do not match; recreate them")
-    return Order(lambdas, order)
+def read_heads(folder: Path, experiment: Experiment) -> tuple[Order | None, Constants | None]:
+    """What sorted/ and constants/ in ``folder`` hold; None for a missing directory.
 
-
-def read_constants(folder: Path) -> Constants | None:
-    """The constants in ``folder``/constants; None without that directory."""
-    folder = folder / "constants"
-    if not folder.is_dir():
-        return None
-    averages, patterns = load_averages(folder), load_tensor(folder / PATTERNS, 2)
-    if patterns.shape != averages.shape[2:]:
-        raise InputError(
-            f"{folder / PATTERNS}: does not match {folder / 'avgs.pt'} (expected "
-            f"{tuple(averages.shape[2:])}, got {tuple(patterns.shape)}); recreate them"
-        )
-    return Constants(averages.numpy(), patterns.diagonal().numpy() > 0)
-
-
-def check_match(experiment: Experiment, order: Order | None, constants: Constants | None) -> None:
-    """Raise InputError for an order or constants of another model or length than the runs."""
-    name, length = experiment.name, experiment.max_seq_length
-    for what, output in (("sorted", order), ("constants", constants)):
-        if output is not None and math.prod(output.shape) != experiment.num_heads:
+    Raises InputError for an order or constants of another model or length than the runs.
+    """
+    order, constants, shapes = None, None, {}
+    if (folder / "sorted").is_dir():
+        lambdas = load_lambdas(folder / "sorted")
+        heads = [tuple(pair) for pair in load_order(folder / "sorted", *lambdas.shape)]
+        order = Order(lambdas, heads)
+        if any(np.diff([lambdas[head] for head in heads]) < 0):
             raise InputError(
-                f"{name}: {what}/: other heads than results/ (expected {experiment.num_heads}, got "
-                f"{math.prod(output.shape)}); recreate it with the same model"
+                f"{folder}: lambdas.npy and sorted_heads.json do not match; recreate them"
             )
-    if constants is not None and len(constants.used) != length:
-        raise InputError(
-            f"{name}: constants/: other --max_seq_length than results/ (expected {length}, got "
-            f"{len(constants.used)}); recreate them with the same length"
-        )
-    if order is not None and constants is not None and order.shape != constants.shape:
-        raise InputError(
-            f"{name}: constants/: other layers or heads than sorted/ (expected {order.shape}, got "
-            f"{constants.shape}); recreate them with the same model"
-        )
-
-
-def write_scores(out_dir: Path, experiments: list[Experiment], epoch: str) -> list[Path]:
-    """Write the figure of the scores; return its paths."""
-    rows = [
-        {"folder": one.name, "metric": one.metric, **row}
-        for one in experiments
-        for row in score_rows(one)
-        if row["epoch"] == epoch
-    ]
-    title = f"Score after the {epoch} epoch"
-    title += ", mean ± std over seeds" if any(row["score_std"] for row in rows) else ""
-    draw = functools.partial(draw_scores, experiments, rows, title)
-    return write_figure(out_dir / "scores", draw, rows, title)
-
-
-def write_lambdas(out_dir: Path, name: str, order: Order) -> list[Path]:
-    """Write the figure of λ; return its paths."""
-    title = f"{name}: λ of each head"
-    draw = functools.partial(draw_lambdas, order, title)
-    return write_figure(out_dir / f"{name}_lambdas", draw, lambda_rows(order), title)
-
-
-def write_constants(
-    out_dir: Path,
-    name: str,
-    constants: Constants,
-    heads: list[tuple[int, int]],
-    order: Order | None,
-) -> list[Path]:
-    """Write the figure of the constants of ``heads``; return its paths."""
-    title = f"{name}: constants, the mean attention over the training examples"
-    draw = functools.partial(draw_constants, constants, heads, order, title)
-    rows = constant_rows(constants, heads)
-    return write_figure(out_dir / f"{name}_constants", draw, rows, title)
+        shapes["sorted: heads"] = experiment.num_heads, lambdas.size
+    if (folder / "constants").is_dir():
+        averages = load_averages(folder / "constants").numpy()
+        patterns = load_tensor(folder / "constants" / PATTERNS, 2).numpy()
+        constants = Constants(averages, np.flatnonzero(patterns.diagonal() > 0))
+        in_all = averages.shape[:2]
+        shapes["constants: heads"] = experiment.num_heads, math.prod(in_all)
+        shapes["constants: layers and heads"] = order.lambdas.shape if order else in_all, in_all
+        length = (experiment.max_seq_length,) * 2
+        shapes |= {"constants: length": (length, averages.shape[2:])}
+        shapes |= {f"constants/{PATTERNS}: length": (length, patterns.shape)}
+    for name, (expected, got) in shapes.items():
+        if expected != got:
+            raise InputError(
+                f"{folder}/{name} of another model or --max_seq_length than results/ (expected "
+                f"{expected}, got {got}); recreate it"
+            )
+    return order, constants
 
 
 def main(argv=None) -> None:
     args = parse_args(argv)
-    out_dir = Path(args.out_dir)
-
     experiments = load_experiments(args.folders, args.metric)
-    heat_maps = []
+    rows = [
+        {"folder": one.name, "metric": one.metric, **row}
+        for one in experiments
+        for row in score_rows(one)
+        if row["epoch"] == args.epoch
+    ]
+    title = f"Score after the {args.epoch} epoch"
+    title += ", mean ± std over seeds" if any(row["score_std"] for row in rows) else ""
+    figures = [("scores", functools.partial(draw_scores, rows), rows, title)]
     for folder, experiment in zip(map(Path, args.folders), experiments, strict=True):
-        order, constants = read_order(folder), read_constants(folder)
-        check_match(experiment, order, constants)
-        heads = heads_to_draw(args.heads, order, constants, folder)
-        heat_maps.append((experiment.name, order, constants, heads))
-        for name, output in (("sorted", order), ("constants", constants)):
-            if output is None:
-                print(f"{folder} has no {name}/: not drawn")
-
-    paths = write_scores(out_dir, experiments, args.epoch)
-    for name, order, constants, heads in heat_maps:
-        if order is not None:
-            paths += write_lambdas(out_dir, name, order)
-        if constants is not None:
-            paths += write_constants(out_dir, name, constants, heads, order)
-    for path in paths:
-        print(path)
+        name = experiment.name
+        order, constants = read_heads(folder, experiment)
+        if order:
+            draw, title = functools.partial(draw_lambdas, order), f"{name}: λ of each head"
+            figures.append((f"{name}_lambdas", draw, lambda_rows(order), title))
+        if constants:
+            heads = heads_to_draw(args.heads, order, constants, folder)
+            draw = functools.partial(draw_constants, constants, heads, order)
+            title = f"{name}: constants, the mean attention over the training examples"
+            rows = constant_rows(constants, heads)
+            figures.append((f"{name}_constants", draw, rows, title))
+        for output, there in (("sorted", order), ("constants", constants)):
+            if not there:
+                print(f"{folder} has no {output}/: not drawn")
+    for stem, draw, rows, title in figures:
+        draw_titled = functools.partial(draw, title)
+        print(*write_figure(Path(args.out_dir, stem), draw_titled, rows, title), sep="\n")
 
 
 if __name__ == "__main__":
