@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,9 +19,6 @@ from attention_dynamics.storage import hub
 from attention_dynamics.storage.files import check_writable, sha256
 
 TOY = "toy"
-
-# A larger fraction of empty documents means that the files were not understood.
-_MOST_EMPTY = 0.05
 
 
 @dataclass
@@ -73,31 +71,20 @@ def check_source_options(args: argparse.Namespace, parser: argparse.ArgumentPars
 def reserve_outputs(
     script: str, locked_path: Path, paths: Sequence[Path], overwrite: bool
 ) -> Iterator[None]:
-    """Hold the lock of a dataset in data/ while the block runs, after checks of its files.
+    """Hold the lock of ``locked_path`` in data/ while the block writes ``paths``.
 
-    Args:
-        script: ``__file__`` of the script.
-        locked_path: file or directory that no other process may prepare at the same time.
-        paths: files that will be written.
-        overwrite: whether existing ones are replaced.
-
-    Raises InputError if the working directory is another directory of the repository, if a file
-    cannot be written or already exists, or if two of them are the same; RunError if another process
-    prepares the dataset.
+    Raises InputError if the working directory is another one than the ``script``'s in the
+    repository, if a file cannot be written, or exists without ``overwrite``; RunError if another
+    process prepares the dataset.
     """
     home, here = Path(script).resolve().parent, Path.cwd()
-    is_sibling = here != home and here.parent == home.parent and any(here.glob("*.py"))
-    if here == home.parent or is_sibling:
+    if here != home and home.parent in (here, here.parent):
         raise InputError(
             f"working directory {here}: the other scripts read {home}/data, not {here}/data; run "
             f"prepare_data.py in {home}"
         )
     for path in paths:
         check_writable(path)
-        if paths.count(path) > 1:
-            raise InputError(
-                f"{path} would be written twice: choose another --dataset, or other languages"
-            )
     with locked(locked_path):
         for path in paths:
             if path.exists() and not overwrite:
@@ -112,10 +99,8 @@ def file_facts(path: str | os.PathLike) -> dict:
 
 def preparation_command(argv: list[str] | None) -> str:
     """The command, without the directories of absolute paths, which are private."""
-    words = []
-    for word in map(str, sys.argv[1:] if argv is None else argv):
-        option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
-        words.append(option + equals + (Path(value).name if os.path.isabs(value) else value))
+    argv = map(str, sys.argv[1:] if argv is None else argv)
+    words = [re.sub(r"^(--\w+=)?/.*/", r"\1", word) for word in argv]
     return shlex.join(["python", "prepare_data.py", *words])
 
 
@@ -143,12 +128,12 @@ def shared_warning(number: int, examples: str, split: str, dropped: bool) -> str
 
 def empty_warning(split: str, empty: int, total: int, unit: str) -> str | None:
     """A warning if more than 5% of the documents (or pairs) of a split have no text, else None."""
-    if empty <= _MOST_EMPTY * total:
-        return None
-    return (
-        f"MOST LIKELY MISREAD: {empty:,} of {total:,} {split} {unit} ({empty / total:.0%}) have no "
-        "text; check the columns, the line ends and the encoding of the files"
-    )
+    if empty > 0.05 * total:
+        return (
+            f"MOST LIKELY MISREAD: {empty:,} of {total:,} {split} {unit} ({empty / total:.0%}) "
+            "have no text; check the columns, the line ends and the encoding of the files"
+        )
+    return None
 
 
 def length_columns(lengths: np.ndarray, unit: str) -> dict:

@@ -15,8 +15,17 @@ from attention_dynamics.storage.files import read_json, sha256
 from attention_dynamics.storage.pickles import load_pickle
 from attention_dynamics.storage.text import has_lone_surrogate
 
-# The tasks of the papers, as they are called in file names.
-DATASETS = ("IMDB", "Furd", "AG_News", "Newsgroups", "Yelp", "Amzn", "SMS")
+# The tasks of the papers, as they are called in file names: split of the complete distribution
+# ("all" if the split is drawn here) -> examples of label 0 and of label 1.
+DATASETS: dict[str, dict[str, tuple[int, int]]] = {
+    "IMDB": {"train": (12500, 12500), "test": (12500, 12500)},
+    "Furd": {"train": (3310, 3610), "test": (912, 909)},
+    "AG_News": {"train": (30000, 30000), "test": (1900, 1900)},
+    "Newsgroups": {"train": (597, 600), "test": (397, 399)},
+    "Yelp": {"train": (280000, 280000), "test": (19000, 19000)},
+    "Amzn": {"train": (1800000, 1800000), "test": (200000, 200000)},
+    "SMS": {"all": (4827, 747)},
+}
 _ALIASES = {"sns": "SMS", "sst": "Furd", "sst2": "Furd"}
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")

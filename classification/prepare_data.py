@@ -15,8 +15,8 @@
 files may be gzipped. Formats of the public datasets:
 
   IMDB        aclImdb/{train,test}/{pos,neg}/ID_RATING.txt; pos is 1
-  Furd        Stanford Sentiment Treebank: train.txt and test.txt of trees (neutral sentences are
-              left out), or train.tsv and test.tsv with a header sentence, label; positive is 1
+  Furd        Stanford Sentiment Treebank: train.txt and test.txt of trees; neutral sentences are
+              left out; positive is 1
   AG_News     train.csv and test.csv of class,title,description; World is 0, Business 1, the others
               are left out
   Newsgroups  20news-bydate-{train,test}/rec.sport.{baseball,hockey}/NUMBER; headers, footers and
@@ -37,19 +37,18 @@ data/toy_truth.json. Only --download uses the network.
 
 import argparse
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from data import canonical_name, data_paths
-from preparation.columns import LABEL_COLUMN, TEXT_COLUMN, read_columns
-from preparation.corpus import SPLITS, Corpus, stored_vocabulary
-from preparation.examples import FULL
-from preparation.hub import read_hub, repository_name
-from preparation.sources import read_source
-from preparation.tokeniser import tokenise
-from preparation.toy import Toy, make_toy
-from preparation.vectors import Vectors, read_vectors
+from data import DATASETS, canonical_name, data_paths
+from preparation.columns import read_columns
+from preparation.corpus import Corpus
+from preparation.sources import REPOSITORIES, SPLITS, read_hub, read_source
+from preparation.tokenizer import tokenize
+from preparation.toy import make_toy
+from preparation.vectors import read_vectors
 from tqdm import tqdm
 
 from attention_dynamics.cli import InputError, run_script, script_parser, seed
@@ -85,22 +84,24 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--dataset",
         default=TOY,
         metavar="NAME",
-        help=f"{', '.join(FULL)} (SNS is SMS, SST is Furd), toy, or a new name with --train and "
-        "--test (default: %(default)s)",
+        help=f"{', '.join(DATASETS)} (SNS is SMS, SST is Furd), toy, or a new name with --train "
+        "and --test (default: %(default)s)",
     )
     add_source_options(parser, "examples")
     parser.add_argument("--train", metavar="FILE", help="training texts: csv, tsv or jsonl")
     parser.add_argument("--test", metavar="FILE", help="test texts, in the same format")
     parser.add_argument(
         "--text_column",
+        default="text",
         metavar="COLUMN",
         help="column of the texts in --train and --test: a name in the header, or a 0-based number "
-        f"if there is no header (default: {TEXT_COLUMN})",
+        "if there is no header (default: %(default)s)",
     )
     parser.add_argument(
         "--label_column",
+        default="label",
         metavar="COLUMN",
-        help=f"column of the labels, by name or number (default: {LABEL_COLUMN})",
+        help="column of the labels, by name or number (default: %(default)s)",
     )
     parser.add_argument(
         "--labels",
@@ -123,42 +124,28 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     args = parser.parse_args(argv)
     args.dataset = canonical_name(args.dataset)
-    _check_options(args, parser)
-    return args
-
-
-def _check_options(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """End with the reason if options conflict."""
+    given = check_source_options(args, parser)
     if bool(args.train) != bool(args.test):
         parser.error("--train and --test go together")
-    given = check_source_options(args, parser)
-    for option in ("text_column", "label_column", "labels"):
-        if getattr(args, option) is not None and not args.train:
-            parser.error(f"--{option} says how to read --train and --test: give these too")
-    if args.train and (args.text_column or TEXT_COLUMN) == (args.label_column or LABEL_COLUMN):
-        parser.error("--text_column and --label_column are the same column")
-    if args.labels and args.labels[0] == args.labels[1]:
-        parser.error(f"--labels names {args.labels[0]!r} twice: 0 and 1 are different labels")
-    if args.dataset != TOY and args.dataset not in FULL and not args.train:
-        parser.error(
-            f"unknown --dataset {args.dataset}: known are {', '.join(FULL)} and toy; your own "
-            "texts need --train FILE and --test FILE"
-        )
-    if args.dataset in FULL and not given:
+    if args.dataset in DATASETS and not given:
         parser.error(
             f"--dataset {args.dataset} needs --source PATH (its public distribution), --download, "
             "or --train FILE and --test FILE"
         )
+    if args.dataset not in (TOY, *DATASETS) and not args.train:
+        parser.error(
+            f"unknown --dataset {args.dataset}: known are {', '.join(DATASETS)} and toy; your own "
+            "texts need --train FILE and --test FILE"
+        )
+    return args
 
 
 def main(argv=None) -> None:
-    """Read, tokenise, check, report, write."""
+    """Read, tokenize, check, report, write."""
     args = parse_args(argv)
     about_path = Path("data") / f"{args.dataset}_about.json"
-    paths = [about_path, *data_paths(args.dataset)]
-    if args.dataset == TOY:
-        paths.append(Path("data") / "toy_truth.json")
     with contextlib.ExitStack() as stack:
+        paths = [about_path, *data_paths(args.dataset)]
         stack.enter_context(reserve_outputs(__file__, about_path, paths, args.overwrite))
         if args.word_vectors:
             stack.enter_context(locked(VECTORS))
@@ -168,7 +155,7 @@ def main(argv=None) -> None:
 def _prepare(args: argparse.Namespace, about_path: Path, command: str) -> None:
     report = ReadReport()
     toy = make_toy(args.seed) if args.dataset == TOY else None
-    origin, examples = _toy_examples(toy) if toy else _open(args, report)
+    origin, examples = ({"source": None}, toy.examples) if toy else _open(args, report)
     corpus = Corpus(tqdm(examples, args.dataset, unit=" examples", disable=None))
     warnings = _check(corpus, report, args)
     repeated, shared = corpus.duplicates()
@@ -178,34 +165,41 @@ def _prepare(args: argparse.Namespace, about_path: Path, command: str) -> None:
         corpus.drop_train(shared)
         _require_both_labels(corpus, "without those that are in the test set, ")
     counts = corpus.sort_words()
-    vectors, vector_warnings = _merge_vectors(args, corpus.words)
-    warnings += vector_warnings
+    vectors = _merge_vectors(args, corpus.words)
+    if vectors and not args.word_vectors:
+        report.notes.append(
+            f"{VECTORS} already exists and is kept; --word_vectors FILE adds the words it lacks"
+        )
 
-    splits = [_split_row(corpus, split) for split in SPLITS]
-    in_vocabulary = np.array([word in vectors for word in corpus.words], dtype=bool)
+    splits = [
+        {
+            "split": split,
+            "examples": len(corpus.labels[split]),
+            **dict(zip(("label 0", "label 1"), corpus.label_counts(split), strict=True)),
+            **length_columns(corpus.lengths[split], "tokens"),
+        }
+        for split in SPLITS
+    ]
+    has_vector = np.array([word in vectors for word in corpus.words], dtype=bool)
     totals = {
         "words": len(corpus.words),
         "words in training": int((counts > 0).sum()),
         "words more than twice in training": int((counts > 2).sum()),
-        "words with a vector": int(in_vocabulary.sum()),
+        "words with a vector": int(has_vector.sum()),
         "share of training tokens with a vector": float(
-            counts[in_vocabulary].sum() / max(1, counts.sum())
+            counts[has_vector].sum() / max(1, counts.sum())
         ),
         "examples without a token": int(sum((corpus.lengths[s] == 0).sum() for s in SPLITS)),
         "training examples that repeat an earlier one": repeated,
         "training examples that are in test": int(shared.sum()),
     }
-    if vectors and not args.word_vectors:
-        report.notes.append(
-            f"{VECTORS} already exists and is kept; --word_vectors FILE adds the words it lacks"
-        )
     print_summary(args.dataset, splits, totals, report.notes, warnings)
 
     about_path.unlink(missing_ok=True)  # until all files are written, the set is not complete
     for split, path in zip(SPLITS, data_paths(args.dataset), strict=True):
         corpus.write(path, split)
     if toy:
-        write_json(Path("data") / "toy_truth.json", toy.truth(args.seed), None)
+        write_json(Path("data") / "toy_truth.json", toy.truth, None)
     if args.word_vectors or not VECTORS.exists():
         write_pickle(VECTORS, vectors)
     about = {
@@ -225,46 +219,35 @@ def _prepare(args: argparse.Namespace, about_path: Path, command: str) -> None:
 def _open(args: argparse.Namespace, report: ReadReport) -> tuple[dict, Iterator]:
     """The origin of the texts, for about.json, and (split, tokens, label) of each example."""
     if args.download:
-        revision = download_revision(repository_name(args.dataset), args.revision, report)
+        revision = download_revision(REPOSITORIES[args.dataset][0], args.revision, report)
         origin = {"revision": revision}
         examples = read_hub(args.dataset, revision, args.seed, report)
     elif args.source:
         source = Source(args.source)
-        origin = {"source": file_facts(args.source)}
+        origin = {"source": file_facts(source.path)}
         examples = read_source(args.dataset, source, args.seed, report)
     else:
         parts = {"train": Source(args.train), "test": Source(args.test)}
         origin = {split: file_facts(source.path) for split, source in parts.items()}
-        columns = args.text_column or TEXT_COLUMN, args.label_column or LABEL_COLUMN
-        labels = tuple(args.labels) if args.labels else None
-        examples = read_columns(parts, *columns, labels, report)
-    return origin, ((split, tokenise(text), label) for split, text, label in examples)
-
-
-def _toy_examples(toy: Toy) -> tuple[dict, Iterator]:
-    examples = (
-        (split, words, label)
-        for split in SPLITS
-        for words, label in zip(toy.sentences[split], toy.labels[split], strict=True)
-    )
-    return {"source": None}, examples
+        columns = args.text_column, args.label_column
+        examples = read_columns(parts, columns, args.labels, report)
+    return origin, ((split, tokenize(text), label) for split, text, label in examples)
 
 
 def _check(corpus: Corpus, report: ReadReport, args: argparse.Namespace) -> list[str]:
     """Warnings about the examples; InputError if no classifier can be trained on them."""
+    counts, warnings = {}, []
     for split in SPLITS:
-        if not len(corpus.labels[split]):
+        lengths = corpus.lengths[split]
+        if not len(lengths):
             raise InputError(
                 f"{args.dataset} has no {split} example (after filtering): check its files"
             )
+        if empty := empty_warning(split, int((lengths == 0).sum()), len(lengths), "documents"):
+            warnings.append(empty)
+        counts[split] = corpus.label_counts(split)
     _require_both_labels(corpus, "")
-    warnings = []
-    for split in SPLITS:
-        lengths = corpus.lengths[split]
-        empty = empty_warning(split, int((lengths == 0).sum()), len(lengths), "documents")
-        warnings += [empty] if empty else []
-    counts = {split: corpus.label_counts(split) for split in SPLITS}
-    counts["all"] = tuple(np.sum(list(counts.values()), axis=0).tolist())
+    counts["all"] = tuple(map(sum, zip(*counts.values(), strict=True)))
     for split, expected in report.expected.items():
         if counts[split] != expected:
             warnings.append(incomplete_warning(split, _shown(counts[split]), _shown(expected)))
@@ -278,41 +261,31 @@ def _check(corpus: Corpus, report: ReadReport, args: argparse.Namespace) -> list
 
 
 def _require_both_labels(corpus: Corpus, when: str) -> None:
-    zeros, ones = corpus.label_counts("train")
-    if not zeros or not ones:
-        raise InputError(
-            f"{when}the training set has {zeros:,} examples of label 0 and {ones:,} of label 1: a "
-            "classifier needs both"
-        )
+    if not all(corpus.label_counts("train")):
+        counts = _shown(corpus.label_counts("train"))
+        raise InputError(f"{when}the training set has {counts}: a classifier needs both")
 
 
 def _shown(counts: tuple[int, int]) -> str:
     return f"{sum(counts):,} examples ({counts[0]:,} of label 0, {counts[1]:,} of label 1)"
 
 
-def _split_row(corpus: Corpus, split: str) -> dict:
-    zeros, ones = corpus.label_counts(split)
-    lengths = corpus.lengths[split]
-    columns = {"split": split, "examples": len(lengths), "label 0": zeros, "label 1": ones}
-    return columns | length_columns(lengths, "tokens")
-
-
-def _merge_vectors(args: argparse.Namespace, words: list[str]) -> Vectors:
+def _merge_vectors(args: argparse.Namespace, words: list[str]) -> dict[str, np.ndarray]:
     """The content of data/w2v.pkl: unchanged, or the file's vectors for all datasets in data/.
 
     One file serves all datasets, so a new one must not remove the vectors of another.
     """
     present = load_pickle(VECTORS, "word vectors") if VECTORS.exists() else {}
-    if not isinstance(present, dict):
-        raise InputError(f"{VECTORS} is not a dict of word vectors; move it away")
     if not args.word_vectors:
-        return Vectors(present, [])
+        return present
     wanted = set(words)
-    for path in VECTORS.parent.glob("*_train.json"):
-        if path != data_paths(args.dataset)[0]:
-            wanted.update(stored_vocabulary(path))
+    for path in {*VECTORS.parent.glob("*_train.json")} - {data_paths(args.dataset)[0]}:
+        with open(path) as stream:
+            first = stream.readline()  # Corpus.write gives the vocabulary a line of its own
+            end = "}" if first.endswith("],\n") else stream.read()
+        wanted.update(json.loads(first.removesuffix(",\n") + end)["vocab"])
     vectors = read_vectors(args.word_vectors, wanted)
-    changed = [w for w, v in present.items() if not np.array_equal(vectors.by_word.get(w), v)]
+    changed = [w for w, v in present.items() if not np.array_equal(vectors.get(w), v)]
     if changed and not args.overwrite:
         raise InputError(
             f"{VECTORS} holds other vectors than {args.word_vectors} for {len(changed):,} words "

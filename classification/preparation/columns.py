@@ -8,18 +8,17 @@ from attention_dynamics.cli import InputError
 from attention_dynamics.preparation import ReadReport
 from attention_dynamics.storage.archives import Source
 from attention_dynamics.storage.text import delimited_rows, json_rows, text_lines
-from preparation.examples import Example, unknown_label
-
-TEXT_COLUMN, LABEL_COLUMN = "text", "label"
+from preparation.sources import Example
 
 # Spellings of an absent label, in lower case.
 _ABSENT = {"", "na", "n/a", "<na>", "nan", "none", "null"}
 
+Row = tuple[int, str, str]  # line, text, label
+
 
 def read_columns(
     parts: dict[str, Source],
-    text_column: str,
-    label_column: str,
+    columns: tuple[str, str],
     labels: tuple[str, str] | None,
     report: ReadReport,
 ) -> Iterator[Example]:
@@ -28,79 +27,66 @@ def read_columns(
     Args:
         parts: "train" and "test" -> a source of one .csv, .tsv, .txt, .jsonl or .ndjson file. In
             CSV, quotes enclose a field; in TSV they are text.
-        text_column: name in the header, or 0-based number in a file without header.
-        label_column: name or number of the column of labels.
+        columns: of texts and labels, names in the header or 0-based numbers in files without one.
         labels: the two values that mean 0 and 1; None takes 0 and 1 themselves, or else the two
             values of the training file (numbers by size, others as text), and notes which is which.
         report: receives the note.
 
     Raises InputError for an absent column, a malformed line, or an absent or third label.
     """
-    if text_column.isdigit() != label_column.isdigit():
-        raise InputError(
-            "--text_column and --label_column must both be names, or both be column numbers, not "
-            f"{text_column!r} and {label_column!r}"
-        )
     labels = labels and tuple(map(_canonical, labels))
     for split, source in parts.items():
         name = source.only_file(f"--{split}")
+        where = source.place(name)
         for _, stream in source.open_all([name]):
-            where = source.place(name)
-            rows = list(_read(stream, name, where, text_column, label_column))
+            rows = list(_read(stream, name, where, *columns))
             if not rows:
                 raise InputError(f"{where} holds no row of text and label")
-            if labels is None:
-                labels = _two_labels(rows, where, report)
+            labels = labels or _two_labels(rows, where, report)
             for number, text, value in rows:
                 if value not in labels:
-                    raise unknown_label(value, " and ".join(labels), where, number)
+                    raise InputError(
+                        f"{where} line {number} has the label {value[:60]!r}; accepted are "
+                        f"{' and '.join(labels)}"
+                    )
                 yield Example(split, text, labels.index(value))
 
 
-def _read(
-    stream: BinaryIO, name: str, where: str, text_column: str, label_column: str
-) -> Iterator[tuple[int, str, str]]:
-    """(line, text, canonical label) of each row."""
+def _read(stream: BinaryIO, name: str, where: str, *columns: str) -> Iterator[Row]:
     suffix = name.lower().rpartition(".")[2]
     lines = text_lines(stream, where)
     if suffix in ("jsonl", "ndjson"):
         for number, row in json_rows(lines, where):
-            for column in (text_column, label_column):
-                if column not in row:
-                    raise _no_column(column, list(row), f"{where} line {number}")
-            text = row[text_column]
+            text, label = (row[i] for i in _find(columns, list(row), f"{where} line {number}"))
             if not isinstance(text, str):
-                raise InputError(f"{where} line {number}: {text_column} is {text!r}, not a text")
-            yield number, text, _canonical(row[label_column])
+                raise InputError(f"{where} line {number}: {columns[0]} is {text!r}, not a text")
+            yield number, text, _canonical(label)
         return
     if suffix not in ("csv", "tsv", "txt"):
         raise InputError(
             f"{where} must end in .csv, .tsv, .txt (as .tsv), .jsonl or .ndjson, each also with .gz"
         )
     rows = delimited_rows(lines, where, "," if suffix == "csv" else "\t", quoting=suffix == "csv")
-    columns = None
+    places = None
     for number, row in rows:
-        if columns is None:
-            header = [str(index) for index in range(len(row))] if text_column.isdigit() else row
-            for column in (text_column, label_column):
-                if column not in header:
-                    raise _no_column(column, row, where)
-                if header.count(column) > 1:
-                    raise InputError(
-                        f"{where} has the column {column!r} twice; rename or remove one"
-                    )
-            columns = header.index(text_column), header.index(label_column)
-            if header is row:
+        if places is None:
+            has_header = not columns[0].isdigit()
+            header = row if has_header else [str(index) for index in range(len(row))]
+            places = [header.index(column) for column in _find(columns, header, where)]
+            if has_header:
                 continue
-        yield number, row[columns[0]], _canonical(row[columns[1]])
+        yield number, row[places[0]], _canonical(row[places[1]])
 
 
-def _no_column(column: str, present: list[str], where: str) -> InputError:
-    columns = ", ".join(f"{index} {name[:30]!r}" for index, name in enumerate(present))
-    return InputError(
-        f"{where} has no column {column!r}; its columns are {columns}: choose with --text_column "
-        "and --label_column (numbers if there is no header)"
-    )
+def _find(columns: tuple[str, str], present: list[str], where: str) -> tuple[str, str]:
+    """``columns``; InputError if one is absent."""
+    for column in columns:
+        if column not in present:
+            raise InputError(
+                f"{where} has no column {column!r}; its columns are {str(present)[:200]}: "
+                "choose with --text_column and --label_column (numbers if there is no header)"
+            )
+    return columns
 
 
 def _canonical(label: object) -> str:
@@ -109,35 +95,30 @@ def _canonical(label: object) -> str:
     return str(int(float(text))) if re.fullmatch(r"[+-]?\d{1,15}(\.0*)?", text) else text
 
 
-def _two_labels(
-    rows: list[tuple[int, str, str]], where: str, report: ReadReport
-) -> tuple[str, str]:
-    seen: dict[str, int] = {}
+def _two_labels(rows: list[Row], where: str, report: ReadReport) -> tuple[str, str]:
+    lines: dict[str, int] = {}
     for number, _, value in rows:
-        seen.setdefault(value, number)
-    for value, number in seen.items():
+        lines.setdefault(value, number)
+    for value, number in lines.items():
         if value.lower() in _ABSENT:
             raise InputError(
                 f"{where} line {number} has no label ({value!r}); fill it in or remove the row, or "
                 "name both labels with --labels ZERO ONE if this is one of them"
             )
-    if seen.keys() <= {"0", "1"}:
+    if lines.keys() <= {"0", "1"}:
         return "0", "1"
-    if len(seen) > 2:
-        listed = ", ".join(f"{value[:30]!r}" for value in list(seen)[:6])
-        number = list(seen.values())[2]
+    if len(lines) > 2:
         raise InputError(
-            f"{where} line {number} has a third label; the task is binary, and this column holds "
-            f"{listed}{', ...' if len(seen) > 6 else ''}: keep two, or name another --label_column"
+            f"{where} line {list(lines.values())[2]} has a third label; the task is binary, and "
+            f"this column holds {', '.join(map(repr, list(lines)[:6]))}: keep two, or name another "
+            "--label_column"
         )
-    if len(seen) < 2:
-        raise InputError(
-            f"{where} has only the label {next(iter(seen))!r}: a classifier needs both in training"
-        )
+    if len(lines) < 2:
+        raise InputError(f"{where} has only the label {next(iter(lines))!r}: both are needed")
     try:
-        zero, one = sorted(seen, key=float)
+        zero, one = sorted(lines, key=float)
     except ValueError:
-        zero, one = sorted(seen)
+        zero, one = sorted(lines)
     report.notes.append(
         f"label {zero!r} is 0 and {one!r} is 1 (sorted; --labels ZERO ONE sets them)"
     )

@@ -1,108 +1,34 @@
 """Readers of the public distributions: each yields (split, text, label) of the binary task.
 
-A reader takes the ``Source``, the seed of random draws, and a ``ReadReport`` for its findings. What
-is filtered out belongs to the task (neutral sentences, other topics); anything malformed is an
+What is filtered out belongs to the task (neutral sentences, other topics); anything malformed is an
 InputError with file, line, and what was expected.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from pathlib import PurePath
-from typing import BinaryIO
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from data import DATASETS
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.preparation import ReadReport
+from attention_dynamics.storage import hub
 from attention_dynamics.storage.archives import Source
 from attention_dynamics.storage.text import delimited_rows, text_lines
-from preparation.examples import (
-    FULL,
-    Example,
-    label_of,
-    peeked,
-    shuffled,
-    split_by_seed,
-    split_files,
-)
+
+SPLITS = ("train", "test")
+
+# The fraction of test examples if a distribution defines no split.
+TEST_FRACTION = 0.2
 
 
-def read_source(dataset: str, source: Source, seed: int, report: ReadReport) -> Iterator[Example]:
-    """The examples of a known dataset from its public distribution.
+class Example(NamedTuple):
+    """One text with its label, 0 or 1, in the split "train" or "test"."""
 
-    Raises InputError if the source does not look like it, naming the files expected and found.
-    """
-    report.expected = FULL[dataset]
-    return _READERS[dataset](source, seed, report)
-
-
-# --- IMDB: aclImdb/{train,test}/{pos,neg}/ID_RATING.txt
-
-
-def _imdb(source: Source, seed: int, report: ReadReport) -> Iterator[Example]:
-    pattern = re.compile(r"(?:^|/)(train|test)/(pos|neg)/\d+_(\d+)\.txt$")
-    members = {name: match for name in source.names if (match := pattern.search(name))}
-    if not members:
-        raise source.not_recognized("IMDB", "aclImdb/{train,test}/{pos,neg}/ID_RATING.txt")
-    rows = {}
-    for name, stream in source.open_all(members):
-        split, polarity, rating = members[name].groups()
-        where = source.place(name)
-        if not (int(rating) <= 4 if polarity == "neg" else 7 <= int(rating) <= 10):
-            raise InputError(f"{where} has the rating {rating}: neg is 1 to 4, pos is 7 to 10")
-        rows[name] = Example(split, "".join(text_lines(stream, where)), int(polarity == "pos"))
-    # One class comes after the other in the directories, and the first 4,000 are evaluated.
-    report.notes.append(f"the reviews, stored by class, are shuffled with seed {seed}")
-    yield from shuffled([rows[name] for name in sorted(rows)], seed)
-
-
-# --- Furd: Stanford Sentiment Treebank, trees or `sentence<TAB>label`
-
-# `\/` and `\*` are the treebank's, which escapes brackets as well.
-_BRACKETS = {"lrb": "(", "rrb": ")", "lsb": "[", "rsb": "]", "lcb": "{", "rcb": "}"}
-_ESCAPE = re.compile(r"-(lrb|rrb|lsb|rsb|lcb|rcb)-|\\([/*])", re.IGNORECASE)
-_LEAF = re.compile(r"\([0-4] ([^()]+)\)")
-_TREE = re.compile(r"\(([0-4]) .*\)$")
-
-
-def _furd(source: Source, seed: int, report: ReadReport) -> Iterator[Example]:
-    expected = "train.txt and test.txt of trees, or train.tsv and test.tsv with sentence and label"
-    names = split_files(source, "Furd", "txt|tsv", expected)
-    for name, stream in source.open_all(names):
-        where = source.place(name)
-        lines, first = peeked(text_lines(stream, where))
-        read = _trees if first and first.startswith("(") else _sentences
-        for text, label in read(lines, where):
-            yield Example(names[name], unescape_treebank(text), label)
-
-
-def _sentences(lines: Iterator[str], where: str) -> Iterator[tuple[str, int]]:
-    rows = delimited_rows(lines, where, "\t", quoting=False)
-    _, header = next(rows, (0, []))
-    if "sentence" not in header or "label" not in header:
-        raise InputError(
-            f"{where} must hold one tree a line, or have a header with sentence and label; its "
-            f"first line has {', '.join(header)[:80] or 'nothing'}"
-        )
-    text_column, label_column = header.index("sentence"), header.index("label")
-    for number, row in rows:
-        yield row[text_column], label_of(row[label_column], {"0": 0, "1": 1}, where, number)
-
-
-def _trees(lines: Iterator[str], where: str) -> Iterator[tuple[str, int]]:
-    for number, line in enumerate(lines, 1):
-        # Only ASCII white space ends a line: a leaf may end in, or hold, a no-break space.
-        line = line.strip(" \t\r\n")
-        if not line:
-            continue
-        tree = _TREE.match(line)
-        # Leaves are read up to the bracket: three of them hold a no-break space.
-        leaves = _LEAF.findall(line)
-        if not tree or not leaves or line.count("(") != line.count(")"):
-            raise InputError(
-                f"{where} line {number} is not a sentiment tree such as (3 (2 It) (4 shines)): "
-                f"{line[:60]!r}"
-            )
-        if tree[1] != "2":
-            yield " ".join(leaves), int(tree[1] > "2")
+    split: str
+    text: str
+    label: int
 
 
 def unescape_treebank(text: str) -> str:
@@ -110,132 +36,201 @@ def unescape_treebank(text: str) -> str:
     return _ESCAPE.sub(lambda match: match[2] or _BRACKETS[match[1].lower()], text)
 
 
-# --- AG_News, Yelp and Amzn: train.csv and test.csv without a header; a class, then the text
-
-
-def _csv_rows(
-    source: Source, dataset: str, columns: str, widths: tuple[int, ...], report: ReadReport
-) -> Iterator[tuple[str, str, int, list[str]]]:
-    """(split, file, line, fields) of each row, which must have one of the ``widths``."""
-    names = split_files(source, dataset, "csv", f"train.csv and test.csv of {columns}")
-    for name, stream in source.open_all(names):
-        where = source.place(name)
-        lines = text_lines(stream, where)
-        rows, first = peeked(delimited_rows(lines, where, ",", quoting=True))
-        fields = first[1] if first else []
-        if fields == [str(column) for column in range(len(fields))]:
-            next(rows, None)
-            report.notes.append(
-                f"{PurePath(where).name}: the first line {','.join(fields)} is column numbers, "
-                "left out"
-            )
-        if fields and len(fields) not in widths:
-            raise InputError(
-                f"{where} has {len(fields)} column(s), expected {columns}; give files with other "
-                "columns as --train FILE --test FILE"
-            )
-        for number, row in rows:
-            yield names[name], where, number, row
-
-
-_AG_LOST = re.compile(r" (#\d+|quot|amp|lt|gt|nbsp);")
-
-
-def _ag_news(source: Source, seed: int, report: ReadReport) -> Iterator[Example]:
-    """World is 0 and Business 1; Sports and Sci/Tech are left out."""
-    classes = {"1": 0, "2": None, "3": 1, "4": None}
-    rows = _csv_rows(source, "AG_News", "class,title,description", (3,), report)
-    for split, where, number, row in rows:
-        label = label_of(row[0], classes, where, number)
-        if label is not None:
-            yield Example(split, restore_ag_news(" ".join(row[1:])), label)
+_BRACKETS = {"lrb": "(", "rrb": ")", "lsb": "[", "rsb": "]", "lcb": "{", "rcb": "}"}
+_ESCAPE = re.compile(r"-(lrb|rrb|lsb|rsb|lcb|rcb)-|\\([/*])", re.IGNORECASE)
 
 
 def restore_ag_news(text: str) -> str:
     """``text`` with spaces for its backslashes (line breaks) and ``&#39;`` for `` #39;``."""
-    return _AG_LOST.sub(r"&\1;", text.replace("\\", " "))
+    return re.sub(r" (#\d+|quot|amp|lt|gt|nbsp);", r"&\1;", text.replace("\\", " "))
 
 
-def _yelp(source: Source, seed: int, report: ReadReport) -> Iterator[Example]:
-    yield from _polarity(source, "Yelp", "class,text", report)
+def _restore_polarity(text: str) -> str:
+    # As its readme says, line breaks are written \n; quotes inside are \" as well as doubled.
+    return text.replace("\\n", " ").replace('\\"', '"')
 
 
-def _amzn(source: Source, seed: int, report: ReadReport) -> Iterator[Example]:
-    yield from _polarity(source, "Amzn", "class,title,text", report)
+# The directories of label 0 and of label 1.
+_DIRECTORIES = {"IMDB": ("neg", "pos"), "Newsgroups": ("rec.sport.baseball", "rec.sport.hockey")}
+
+# Columns of train.csv and test.csv, class -> label (None: left out), and how texts are cleaned.
+_STARS = {"1": 0, "2": 1}
+_CSV = {
+    "AG_News": ("class,title,description", {"1": 0, "2": None, "3": 1, "4": None}, restore_ag_news),
+    "Yelp": ("class,text", _STARS, _restore_polarity),
+    "Amzn": ("class,title,text", _STARS, _restore_polarity),
+}
+
+# Repository of the hub, columns of the text, label there -> label (others are left out).
+_BINARY = {0: 0, 1: 1}
+REPOSITORIES = {
+    "IMDB": ("stanfordnlp/imdb", ("text",), _BINARY),
+    "Furd": ("SetFit/sst2", ("text",), _BINARY),
+    "AG_News": ("fancyzhx/ag_news", ("text",), {0: 0, 2: 1}),
+    "Newsgroups": ("SetFit/20_newsgroups", ("text",), {9: 0, 10: 1}),
+    "Yelp": ("fancyzhx/yelp_polarity", ("text",), _BINARY),
+    "Amzn": ("fancyzhx/amazon_polarity", ("title", "content"), _BINARY),
+    "SMS": ("ucirvine/sms_spam", ("sms",), _BINARY),
+}
 
 
-def _polarity(source: Source, dataset: str, columns: str, report: ReadReport) -> Iterator[Example]:
-    """Class 1 (1 and 2 stars) is 0 and class 2 (4 and 5 stars) is 1."""
-    for split, where, number, row in _csv_rows(source, dataset, columns, (2, 3), report):
-        label = label_of(row[0], {"1": 0, "2": 1}, where, number)
-        # As its readme says, line breaks are written \n; quotes inside are \" as well as doubled.
-        text = " ".join(row[1:]).replace("\\n", " ").replace('\\"', '"')
-        yield Example(split, text, label)
+def read_source(dataset: str, source: Source, seed: int, report: ReadReport) -> Iterator[Example]:
+    """The examples of a known dataset from its public distribution.
+
+    Raises InputError if the source does not look like it, naming the files expected and found.
+    """
+    if dataset in _DIRECTORIES:
+        examples = _read_directories(dataset, source)
+    elif dataset in _CSV:
+        examples = _read_csv(dataset, source)
+    else:
+        examples = {"Furd": _read_trees, "SMS": _read_sms}[dataset](source)
+    return _arrange(dataset, examples, seed, report)
 
 
-# --- Newsgroups: 20news-bydate-{train,test}/GROUP/NUMBER
+def read_hub(dataset: str, revision: str, seed: int, report: ReadReport) -> Iterator[Example]:
+    """The examples of a known dataset from the hub, shuffled and split like the distribution's.
 
-_GROUPS = {"rec.sport.baseball": 0, "rec.sport.hockey": 1}
+    Raises InputError if the download fails or the repository has other columns.
+    """
+    repository, columns, labels = REPOSITORIES[dataset]
+    splits = hub.load_splits(repository, revision)
+    clean = {"Furd": unescape_treebank, "AG_News": restore_ag_news}.get(dataset, str)
+
+    def rows() -> Iterator[Example]:
+        for split in (split for split in SPLITS if split in splits):
+            wanted = {*columns, "label"}
+            hub.check_columns(f"{repository} {split}", splits[split].column_names, wanted)
+            for row in splits[split]:
+                if row["label"] in labels:
+                    text = " ".join(row[column] for column in columns)
+                    yield Example(split, clean(text), labels[row["label"]])
+
+    return _arrange(dataset, rows(), seed, report)
 
 
-def _newsgroups(source: Source, seed: int, report: ReadReport) -> Iterator[Example]:
-    # Private in scikit-learn, but these are what "headers, footers and quotes removed" means.
-    from sklearn.datasets._twenty_newsgroups import (
-        strip_newsgroup_footer,
-        strip_newsgroup_header,
-        strip_newsgroup_quoting,
-    )
+def _arrange(
+    dataset: str, examples: Iterable[Example], seed: int, report: ReadReport
+) -> Iterator[Example]:
+    """Draw the split if there is none; shuffle examples that are stored by class.
 
-    pattern = re.compile(r"(?:^|/)[^/]*(train|test)/(rec\.sport\.(?:baseball|hockey))/[^/]+$")
+    The evaluation takes the first test examples, so that these must not be of one class.
+    """
+    report.expected = DATASETS[dataset]
+    if "all" in report.expected:
+        examples = list(examples)
+        report.notes.append(
+            f"no split is defined: {TEST_FRACTION:.0%} of the rows, drawn with seed {seed}, are "
+            "the test set"
+        )
+        order = np.random.default_rng(seed).permutation(len(examples))
+        test = set(order[: round(TEST_FRACTION * len(examples))].tolist())
+        for index, example in enumerate(examples):
+            yield example._replace(split="test" if index in test else "train")
+    elif dataset in _DIRECTORIES:
+        examples = list(examples)
+        report.notes.append(f"the texts, stored by class, are shuffled with seed {seed}")
+        for index in np.random.default_rng(seed).permutation(len(examples)):
+            yield examples[index]
+    else:
+        yield from examples
+
+
+def _read_directories(dataset: str, source: Source) -> list[Example]:
+    """aclImdb/{train,test}/{pos,neg}/FILE, 20news-bydate-{train,test}/GROUP/FILE."""
+    classes = _DIRECTORIES[dataset]
+    pattern = re.compile(rf"(?:^|/)[^/]*(train|test)/({'|'.join(classes)})/[^/]+$")
     members = {name: match for name in source.names if (match := pattern.search(name))}
     if not members:
-        expected = "20news-bydate-{train,test}/{rec.sport.baseball,rec.sport.hockey}/NUMBER"
-        raise source.not_recognized("Newsgroups", expected)
-    rows = {}
+        expected = f"directories {{train,test}}/{{{','.join(classes)}}} of texts"
+        raise source.not_recognized(dataset, expected)
+    examples = {}
     for name, stream in source.open_all(members):
-        split, group = members[name].groups()
-        # The functions look for "\n\n": with "\r\n" they would take everything for the header.
-        text = stream.read().decode("latin-1").replace("\r\n", "\n")
-        text = strip_newsgroup_quoting(strip_newsgroup_footer(strip_newsgroup_header(text)))
-        rows[name] = Example(split, text, _GROUPS[group])
-    report.notes.append(f"the posts, stored by group, are shuffled with seed {seed}")
-    yield from shuffled([rows[name] for name in sorted(rows)], seed)
+        split, of_class = members[name].groups()
+        if dataset == "IMDB":
+            text = "".join(text_lines(stream, source.place(name)))
+        else:
+            text = _strip_post(stream.read().decode("latin-1"))
+        examples[name] = Example(split, text, classes.index(of_class))
+    return [examples[name] for name in sorted(examples)]
 
 
-# --- SMS: ham or spam, TAB, message
+def _strip_post(text: str) -> str:
+    # Private in scikit-learn, but these are what "headers, footers and quotes removed" means.
+    from sklearn.datasets import _twenty_newsgroups as strip
+
+    # They look for "\n\n": with "\r\n" they would take everything for the header.
+    text = strip.strip_newsgroup_header(text.replace("\r\n", "\n"))
+    return strip.strip_newsgroup_quoting(strip.strip_newsgroup_footer(text))
 
 
-def _sms(source: Source, seed: int, report: ReadReport) -> Iterator[Example]:
+def _split_files(source: Source, dataset: str, suffix: str, content: str) -> dict[str, str]:
+    """{file name: split} of the train and the test file; InputError if one is not unique."""
+    names = {}
+    for split in SPLITS:
+        pattern = re.compile(rf"(?:^|/){split}\.{suffix}$", re.IGNORECASE)
+        matching = [name for name in source.names if pattern.search(name)]
+        if len(matching) != 1:
+            expected = f"one train.{suffix} and one test.{suffix} of {content}"
+            raise source.not_recognized(dataset, expected)
+        names[matching[0]] = split
+    return names
+
+
+def _read_csv(dataset: str, source: Source) -> Iterator[Example]:
+    columns, labels, clean = _CSV[dataset]
+    names = _split_files(source, dataset, "csv", columns)
+    for name, stream in source.open_all(names):
+        where = source.place(name)
+        for number, row in delimited_rows(text_lines(stream, where), where, ",", quoting=True):
+            if len(row) != len(columns.split(",")):
+                raise InputError(
+                    f"{where} has {len(row)} column(s), expected {columns}; give files with other "
+                    "columns as --train FILE --test FILE"
+                )
+            label = _label(row[0], labels, where, number)
+            if label is not None:
+                yield Example(names[name], clean(" ".join(row[1:])), label)
+
+
+def _read_trees(source: Source) -> Iterator[Example]:
+    """Stanford Sentiment Treebank, a tree such as (3 (2 It) (4 shines)) in each line."""
+    names = _split_files(source, "Furd", "txt", "trees")
+    for name, stream in source.open_all(names):
+        where = source.place(name)
+        for number, line in enumerate(text_lines(stream, where), 1):
+            # Only ASCII white space ends a line: a leaf may end in, or hold, a no-break space.
+            line = line.strip(" \t\r\n")
+            tree, leaves = (
+                re.match(r"\(([0-4]) .*\)$", line),
+                re.findall(r"\([0-4] ([^()]+)\)", line),
+            )
+            if line and (not tree or not leaves or line.count("(") != line.count(")")):
+                raise InputError(
+                    f"{where} line {number} is not a sentiment tree such as (3 (2 It) (4 shines)): "
+                    f"{line[:60]!r}"
+                )
+            if line and tree[1] != "2":
+                yield Example(names[name], unescape_treebank(" ".join(leaves)), int(tree[1] > "2"))
+
+
+def _read_sms(source: Source) -> Iterator[Example]:
+    """ham or spam, TAB, message in each line; quotes are text, messages hold unbalanced ones."""
     names = [name for name in source.names if re.search(r"(^|/)smsspam[^/]*$", name, re.I)]
-    names = names or (source.names if len(source.names) == 1 else [])
+    names = names or source.names
     if len(names) != 1:
         raise source.not_recognized("SMS", "one file SMSSpamCollection")
-    items = []
     for name, stream in source.open_all(names):
-        items.extend(_messages(stream, source.place(name)))
-    for split, (text, label) in split_by_seed(items, seed, report):
-        yield Example(split, text, label)
+        where = source.place(name)
+        for number, line in enumerate(text_lines(stream, where), 1):
+            label, _, message = line.rstrip("\r\n").partition("\t")
+            if label:
+                yield Example("all", message, _label(label, {"ham": 0, "spam": 1}, where, number))
 
 
-def _messages(stream: BinaryIO, where: str) -> Iterator[tuple[str, int]]:
-    for number, line in enumerate(text_lines(stream, where), 1):
-        line = line.rstrip("\r\n")
-        if line:
-            # Quotes are text here: messages hold unbalanced ones.
-            label, tab, message = line.partition("\t")
-            if not tab:
-                raise InputError(
-                    f"{where} line {number} is not ham or spam, TAB, message: {line[:60]!r}"
-                )
-            yield message, label_of(label, {"ham": 0, "spam": 1}, where, number)
-
-
-_READERS: dict[str, Callable[[Source, int, ReadReport], Iterator[Example]]] = {
-    "IMDB": _imdb,
-    "Furd": _furd,
-    "AG_News": _ag_news,
-    "Newsgroups": _newsgroups,
-    "Yelp": _yelp,
-    "Amzn": _amzn,
-    "SMS": _sms,
-}
+def _label(value: str, labels: dict[str, int | None], where: str, number: int) -> int | None:
+    if value not in labels:
+        raise InputError(
+            f"{where} line {number} has the label {value[:60]!r}; accepted are {', '.join(labels)}"
+        )
+    return labels[value]

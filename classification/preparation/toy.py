@@ -7,7 +7,7 @@ vote. After ``not`` a word votes for the other label: the order matters, and a b
 this information. ``not`` also precedes words without evidence.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ TRAIN, TEST = 4000, 1000
 FILLERS, PAIRS = 4000, 120
 SHORTEST, LONGEST = 8, 40
 # The frequency of the word of rank r = 1, 2, ... is proportional to 1 / (r + offset)
-# (Zipf-Mandelbrot).
-# Pairs are flatter, so that no single pair decides the corpus.
+# (Zipf-Mandelbrot). Pairs are flatter, so that no single pair decides the corpus.
 FILLER_OFFSET, PAIR_OFFSET = 2.7, 10.0
 # Strengths s_k in log-odds: equally spaced, assigned to the pairs at random.
 WEAKEST, STRONGEST = 0.5, 4.5
@@ -34,30 +33,15 @@ NEGATED = 0.2
 NOISE = 0.02
 
 
-@dataclass(frozen=True)
-class Toy:
-    """The corpus: per split, sentences (lists of words), labels, positions of the evidence words.
+class Toy(NamedTuple):
+    """The corpus: (split, words, label) of each example, and the content of data/toy_truth.json.
 
-    Attributes:
-        evidence: word -> strength in log-odds, positive when it votes for label 1.
-        sentences, labels, positions: "train" or "test" -> one entry per example; positions are
-            0-based indices in the sentence.
+    ``truth["evidence"]`` is word -> strength in log-odds, positive when it votes for label 1;
+    ``truth["positions"]`` is split -> per example, 0-based positions of its evidence words.
     """
 
-    evidence: dict[str, float]
-    sentences: dict[str, list[list[str]]]
-    labels: dict[str, list[int]]
-    positions: dict[str, list[list[int]]]
-
-    def truth(self, seed: int) -> dict:
-        """The content of ``data/toy_truth.json``."""
-        return {
-            "seed": seed,
-            "negation": NEGATION,
-            "label_noise": NOISE,
-            "evidence": self.evidence,
-            "positions": self.positions,
-        }
+    examples: list[tuple[str, list[str], int]]
+    truth: dict
 
 
 def make_toy(seed: int) -> Toy:
@@ -71,33 +55,26 @@ def make_toy(seed: int) -> Toy:
         for pair, strength in enumerate(strengths)
         for vote, sign in ((0, 1), (1, -1))
     }
-    toy = Toy(evidence, {}, {}, {})
-    for split, examples in (("train", TRAIN), ("test", TEST)):
-        _draw(rng, toy, split, examples, words, strengths)
-    return toy
+    examples, positions = [], {}
+    for split, size in (("train", TRAIN), ("test", TEST)):
+        sentences, labels, positions[split] = _draw(rng, size, words, strengths)
+        examples += [(split, *example) for example in zip(sentences, labels, strict=True)]
+    truth = {"seed": seed, "negation": NEGATION, "label_noise": NOISE}
+    return Toy(examples, {**truth, "evidence": evidence, "positions": positions})
 
 
-def _draw(
-    rng: np.random.Generator,
-    toy: Toy,
-    split: str,
-    examples: int,
-    words: np.ndarray,
-    strengths: np.ndarray,
-) -> None:
-    """Draw all tokens of one split at once, then split them into sentences."""
-    lengths = rng.integers(SHORTEST, LONGEST + 1, examples)
-    example = np.repeat(np.arange(examples), lengths)  # (tokens,)
+def _draw(rng: np.random.Generator, size: int, words: np.ndarray, strengths: np.ndarray) -> tuple:
+    """Sentences, labels, positions of the evidence: all tokens are drawn at once, then split."""
+    lengths = rng.integers(SHORTEST, LONGEST + 1, size)
+    example = np.repeat(np.arange(size), lengths)  # (tokens,)
     tokens = len(example)
-    label = rng.integers(0, 2, examples)
+    label = rng.integers(0, 2, size)
 
-    start = np.zeros(tokens, dtype=bool)
-    start[np.cumsum(lengths)[:-1]] = True
-    start[0] = True
+    is_last = np.append(np.diff(example) > 0, True)
     negation = rng.random(tokens) < NEGATED / (1 + NEGATED)
     # Never the last token, and never two in a row: `not` precedes the word that it negates.
-    negation &= ~np.append(start[1:], True)
-    negation[1:] &= ~(negation[:-1] & ~start[1:])
+    negation &= ~is_last
+    negation[1:] &= ~(negation[:-1] & ~is_last[:-1])
     negated = np.append(False, negation[:-1])
 
     is_evidence = ~negation & (rng.random(tokens) < EVIDENCE)
@@ -112,10 +89,10 @@ def _draw(
     text[negation] = NEGATION
 
     ends = np.cumsum(lengths)[:-1]
-    noisy = rng.random(examples) < NOISE
-    toy.labels[split] = np.where(noisy, 1 - label, label).tolist()
-    toy.sentences[split] = [part.tolist() for part in np.split(text, ends)]
-    toy.positions[split] = [np.flatnonzero(part).tolist() for part in np.split(is_evidence, ends)]
+    noisy = rng.random(size) < NOISE
+    positions = [np.flatnonzero(part).tolist() for part in np.split(is_evidence, ends)]
+    sentences = [part.tolist() for part in np.split(text, ends)]
+    return sentences, np.where(noisy, 1 - label, label).tolist(), positions
 
 
 def _zipf(words: int, offset: float) -> np.ndarray:

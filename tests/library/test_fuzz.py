@@ -264,7 +264,7 @@ def word_vectors(suffix: str):
 
         def read() -> None:
             wanted = {"film", "good", "bad", "x"}
-            vectors = scripts.classification.preparation.vectors.read_vectors(path, wanted).by_word
+            vectors = scripts.classification.preparation.vectors.read_vectors(path, wanted)
             assert vectors.keys() <= wanted
             assert len({len(vector) for vector in vectors.values()}) <= 1
             for vector in vectors.values():

@@ -234,7 +234,6 @@ TABLES = {
     "a header alone": (HEADER.encode(), "train.csv holds no row"),
     "latin-1": (f"{HEADER}caf\xe9,1\n".encode("latin-1"), "not UTF-8 text: line 2, byte 14"),
     "UTF-16": ((HEADER + ROWS).encode("utf-16"), "is not UTF-8 text: line 1"),
-    "a column twice": (b"text,text,label\na,b,1\nc,d,0\n", "the column 'text' twice"),
     "the header twice": ((HEADER + ROWS + HEADER).encode(), "line 4 has a third label"),
     "a quote that never ends": (f'{HEADER}"good,1\nbad,0\n'.encode(), "malformed CSV"),
     "a field too many": (f"{HEADER}good, old,1\nbad,0\n".encode(), "line 2 has 3 field(s)"),

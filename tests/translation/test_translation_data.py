@@ -587,7 +587,6 @@ def test_option_conflicts(translation, folder, capsys, options, message):
     [
         ("../x", ("de", "en"), "dataset '../x' must have a plain name"),
         ("mine", ("de", "../en"), "'../en' must have a plain name"),
-        ("train", ("model", "en"), "data/train/train.model would be written twice"),
         (
             "news-commentary-v14-en-nl",
             ("en", "nl"),

@@ -1,7 +1,7 @@
-"""The tokeniser of the classification data: deterministic, without a model.
+"""The tokenizer of the classification data: deterministic, without a model.
 
 - HTML entities are decoded (only with their semicolon), ``<br />`` is a space; Unicode is
-  normalised (NFC) and lower-cased; invisible format characters are removed.
+  normalized (NFC) and lower-cased; invisible format characters are removed.
 - A word is a run of letters, digits and their combining marks, as in Unicode's word boundaries
   (UAX #29): scripts without spaces are cut into single ideographs, kana, Thai letters, ...;
   joiners inside of a word are part of it. Hyphens and apostrophes inside of a word belong to it
@@ -76,7 +76,7 @@ _INVISIBLE = re.compile("[\u00ad\u061c\u200e\u200f\u202a-\u202e\u2060-\u2064\u20
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "`": "'", "´": "'", "“": '"', "”": '"'})
 
 
-def tokenise(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     """The tokens of ``text``; an empty list if it holds nothing visible."""
     if "&" in text:
         text = _ENTITY.sub(_decode_entity, text)
