@@ -19,9 +19,14 @@ from torch.nn.utils.rnn import pad_sequence
 
 from attention_dynamics.cli import InputError
 
-# {"input_ids", "attention_mask", "token_type_ids" (if the tokenizer has them) -> (len,) arrays, and
-# "labels" -> a number, or one per token}
-Example = dict
+Example = dict[str, np.ndarray]
+# The columns of an example, (len,): padding and type. The labels of sequences are one number each.
+_COLUMNS = {
+    "input_ids": (None, np.int32),  # the tokenizer's padding
+    "attention_mask": (0, np.int8),
+    "token_type_ids": (0, np.int8),  # if the tokenizer has them
+    "labels": (IGNORED, np.int32),
+}
 
 
 def sequence_layout(ids: Sequence[int], sep_id: int, length: int) -> list[int]:
@@ -88,39 +93,26 @@ def token_datasets(
     tokens: TokenArguments,
     splits: list[str],
 ) -> tuple[Task, dict[str, list[Example]]]:
-    """The task of labelled words on the command line, and its encoded splits by name."""
+    """The task of labeled words on the command line, and its encoded splits by name."""
     task = load_token_task(data, tokens, model.cache_dir, splits)
-    number_of = {name: number for number, name in enumerate(task.labels)}
+    options = tokenizer, data, layout, tokens.label_all_tokens
     return task, {
-        name: encode_tokens(
-            task.splits[name],
-            number_of,
-            tokenizer,
-            data,
-            layout,
-            tokens.label_all_tokens,
-            data.max_samples(name),
-        )
+        name: encode_tokens(task.splits[name], task.labels, *options, data.max_samples(name))
         for name in splits
     }
 
 
 def encode_sequences(
-    split: Split,
-    tokenizer,
-    data: DataArguments,
-    layout: LayoutArguments,
-    max_samples: int | None = None,
+    split: Split, tokenizer, data: DataArguments, layout: LayoutArguments, most: int | None = None
 ) -> list[Example]:
-    """Encode the leading examples of a split of sentences, at most ``max_seq_length`` tokens each.
+    """Encode the first ``most`` examples of a split of sentences.
 
     Of a pair, the longer sentence is cut first. Raises InputError for a length that the tokenizer
     does not support.
     """
-    texts = list(map(list, zip(*split.texts[:max_samples], strict=True)))
-    examples = _lay_out(
-        _tokenize(tokenizer, data, *texts), sequence_layout, tokenizer, data, layout
-    )
+    texts = list(map(list, zip(*split.texts[:most], strict=True)))
+    encoding = _tokenize(tokenizer, data, *texts)
+    examples = _lay_out(encoding, sequence_layout, tokenizer, data, layout)
     for example, label in zip(examples, split.labels or (), strict=False):
         example["labels"] = label
     return examples
@@ -128,31 +120,32 @@ def encode_sequences(
 
 def encode_tokens(
     split: Split,
-    label_to_id: dict[str, int],
+    names: Sequence[str],
     tokenizer,
     data: DataArguments,
     layout: LayoutArguments,
     label_all_tokens: bool = False,
-    max_samples: int | None = None,
+    most: int | None = None,
 ) -> list[Example]:
-    """Encode the leading examples of a split of labelled words, with one label per token.
+    """Encode the first ``most`` examples of a split of labeled words, with a label per token.
 
     Prints how many words are lost, since they are beyond the length or have no tokens.
     """
-    words = split.texts[:max_samples]
+    words, numbers = split.texts[:most], {name: number for number, name in enumerate(names)}
     encoding = _tokenize(tokenizer, data, words, is_split_into_words=True)
-    labels, lost = [], 0
-    for index, (row, tags) in enumerate(zip(words, split.labels, strict=False)):
-        word_ids = encoding.word_ids(index)
-        lost += len(row) - len({*word_ids} - {None})
-        labels.append(align_labels(tags, word_ids, label_all_tokens, label_to_id))
-    if lost:
+    word_ids = [encoding.word_ids(index) for index in range(len(words))]
+    encoding["labels"] = [
+        align_labels(tags, ids, label_all_tokens, numbers)
+        for tags, ids in zip(split.labels, word_ids, strict=False)
+    ]
+    total = sum(map(len, words))
+    if lost := total - sum(len({*ids} - {None}) for ids in word_ids):
         print(
-            f"note: {lost} of {sum(map(len, words))} words are beyond --max_seq_length "
-            f"{data.max_seq_length} or have no tokens: they are neither trained on nor scored",
+            f"note: {lost} of {total} words are beyond --max_seq_length {data.max_seq_length} or "
+            "have no tokens: they are neither trained on nor scored",
             file=sys.stderr,
         )
-    return _lay_out(encoding, token_layout, tokenizer, data, layout, labels)
+    return _lay_out(encoding, token_layout, tokenizer, data, layout)
 
 
 def align_labels(
@@ -202,38 +195,25 @@ def _tokenize(tokenizer, data: DataArguments, *texts: list, **options):
 
 
 def _lay_out(
-    encoding,
-    papa_layout: Callable,
-    tokenizer,
-    data: DataArguments,
-    layout: LayoutArguments,
-    labels: list[list[int]] | None = None,
+    encoding, papa_layout: Callable, tokenizer, data: DataArguments, layout: LayoutArguments
 ) -> list[Example]:
-    """Examples of the tokenizer's output; ``labels``: one per token."""
     examples, length = [], data.max_seq_length
+    is_padded = data.pad_to_max_length or layout.use_papa_preprocess
+    columns = {name: column for name, column in _COLUMNS.items() if name in encoding}
+    columns["input_ids"] = tokenizer.pad_token_id, np.int32
     for index, ids in enumerate(encoding["input_ids"]):
-        padding = length - len(ids) if data.pad_to_max_length or layout.use_papa_preprocess else 0
+        padding = length - len(ids) if is_padded else 0
         plain = np.array([*range(len(ids)), *[-1] * padding])
-        origin = plain
+        origin, example = plain, {}
         if layout.use_papa_preprocess:
             origin = np.array(papa_layout(ids, tokenizer.sep_token_id, length))
-        example = {
-            "input_ids": _moved(ids, origin, tokenizer.pad_token_id, np.int32),
-            "attention_mask": (origin >= 0).astype(np.int8),
-        }
-        if "token_type_ids" in encoding:
-            places = plain if layout.published_token_types else origin
-            example["token_type_ids"] = _moved(
-                encoding["token_type_ids"][index], places, 0, np.int8
-            )
-        if labels is not None:
-            example["labels"] = _moved(labels[index], origin, IGNORED, np.int32)
+        for name, (filler, kind) in columns.items():
+            stays = layout.published_token_types and name == "token_type_ids"
+            places = plain if stays else origin
+            values = np.array(encoding[name][index])[places]
+            example[name] = np.where(places >= 0, values, filler).astype(kind)
         examples.append(example)
     return examples
-
-
-def _moved(values: list[int], origin: np.ndarray, padding: int, kind: type) -> np.ndarray:
-    return np.where(origin >= 0, np.array(values)[origin], padding).astype(kind)
 
 
 @dataclass(frozen=True)
@@ -251,20 +231,16 @@ class Collator:
 
     def __call__(self, examples: list[dict]) -> dict[str, torch.Tensor]:
         """``(batch, len)`` per column; labels of sequences ``(batch,)``."""
-        padding = {"input_ids": self.pad_id, "labels": IGNORED}
-        batch = {}
+        batch, padding = {}, {"input_ids": self.pad_id, "labels": IGNORED}
         for name in examples[0]:
             values = [torch.as_tensor(example[name]) for example in examples]
             if values[0].ndim:
                 batch[name] = pad_sequence(values, True, padding.get(name, 0)).long()
             else:
                 batch[name] = torch.stack(values)
-        if self.drop_unused_positions:
-            positions = batch["attention_mask"].any(0).nonzero()[:, 0]
-            if len(positions) < batch["attention_mask"].shape[1]:
-                batch = {
-                    name: value[:, positions] if value.ndim == 2 else value
-                    for name, value in batch.items()
-                }
-                batch["positions"] = positions
+        positions = batch["attention_mask"].any(0).nonzero()[:, 0]
+        if self.drop_unused_positions and len(positions) < batch["attention_mask"].shape[1]:
+            for name, value in batch.items():
+                batch[name] = value[:, positions] if value.ndim == 2 else value
+            batch["positions"] = positions
         return batch

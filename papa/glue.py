@@ -1,10 +1,10 @@
 """Tasks of sequence classification: those of GLUE and your own, from files or the hub."""
 
-import functools
+import dataclasses
 import math
 import re
 from collections.abc import Iterable
-from pathlib import PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 import readers
@@ -12,7 +12,6 @@ from arguments import DataArguments
 from readers import Split, Table, Task
 
 from attention_dynamics.cli import InputError
-from attention_dynamics.storage.archives import Source
 
 
 class Glue(NamedTuple):
@@ -53,17 +52,6 @@ _OWN_COLUMNS = (_PAIR, ("sentence",), ("text",))
 _MISSING = {"", "na", "n/a", "nan", "none", "null", "<na>"}  # as labels, in any case
 
 
-def glue_name(task_name: str) -> str:
-    """The name of a GLUE task in any spelling (COLA, SST-2); InputError for an unknown one."""
-    name = task_name.lower().replace("-", "")
-    if name not in GLUE:
-        raise InputError(
-            f"--task_name {task_name} is not a task of GLUE (expected one of {', '.join(GLUE)}); "
-            "for your own task, omit it and give --train_file and --validation_file"
-        )
-    return name
-
-
 def load_sequence_task(
     data: DataArguments,
     cache_dir: str | None = None,
@@ -84,31 +72,30 @@ def load_sequence_task(
 
     Raises InputError for an unknown task, a missing split or column, and an invalid label.
     """
-    name = glue_name(data.task_name) if data.task_name else None
-    glue = GLUE.get(name)
-    wanted = list(splits) if glue else list(dict.fromkeys(("train", *splits)))
-    header = _COLA_HEADER if name == "cola" else ()
-    if any(data.files.values()):
-        if data.task_dir:
-            raise InputError(
-                "give either --task_dir, or --train_file and --validation_file; not both"
-            )
-        read = functools.partial(readers.read_table, header=header)
-        tables = readers.read_files(data.files, wanted, read)
-    elif data.task_dir:
-        if glue is None:
-            raise InputError("--task_dir needs the --task_name of a task of GLUE")
-        tables = _read_directory(data.task_dir, name, _mnli_splits(name, wanted), header)
-    elif data.dataset_name or glue:
-        dataset, config = data.dataset_name, data.dataset_config_name
-        if not dataset:
-            dataset, config, wanted = GLUE_ON_HUB, name, _mnli_splits(name, wanted)
-        advice = "--task_dir, or --train_file and --validation_file"
-        tables = readers.read_hub(dataset, config, cache_dir, wanted, advice)
-    else:
+    name = data.task_name and data.task_name.lower().replace("-", "")
+    glue, files = GLUE.get(name), data.files
+    if name and not glue:
         raise InputError(
-            "no data: give --task_name for a task of GLUE, or --train_file and --validation_file"
+            f"--task_name {data.task_name} is not a task of GLUE (expected {', '.join(GLUE)}); for "
+            "your own task, omit it and give --train_file and --validation_file"
         )
+    wanted = list(splits) if glue else list(dict.fromkeys(("train", *splits)))
+    if data.task_dir and (any(files.values()) or not glue):
+        raise InputError("--task_dir needs the --task_name of a task of GLUE, and no --train_file")
+    if glue and not any(files.values()) and (data.task_dir or not data.dataset_name):
+        if name == "mnli":
+            halves = ("_matched", "_mismatched")
+            wanted = [s + half for s in wanted for half in (("",) if s == "train" else halves)]
+        if data.task_dir:
+            files = {split: _glue_file(data.task_dir, split) for split in wanted}
+        data = dataclasses.replace(data, dataset_name=GLUE_ON_HUB, dataset_config_name=name)
+
+    def read(path: str, split: str) -> Table:
+        # The submission of a test set needs a prediction for every row.
+        skip_malformed = data.task_dir is not None and not split.startswith("test")
+        return readers.read_table(path, _COLA_HEADER if name == "cola" else (), skip_malformed)
+
+    tables = readers.read_splits(data, files, wanted, read, cache_dir)
     examples = {split: _examples(table, split, glue) for split, table in tables.items()}
     names = glue.labels if glue else examples["train"][2]
     numbered = names is not None
@@ -120,27 +107,9 @@ def load_sequence_task(
     return Task(name, names, read)
 
 
-def _mnli_splits(name: str, splits: list[str]) -> list[str]:
-    if name != "mnli":
-        return splits
-    halves = ("_matched", "_mismatched")
-    return [s + half for s in splits for half in (("",) if s == "train" else halves)]
-
-
-def _read_directory(task_dir: str, name: str, splits: list[str], header: tuple) -> dict[str, Table]:
-    source, tables = Source(task_dir), {}
-    for split in splits:
-        wanted = split.replace("validation", "dev") + ".tsv"
-        found = [member for member in source.names if PurePosixPath(member).name == wanted]
-        if len(found) != 1:
-            raise InputError(
-                f"--task_dir must be the directory of {name}, with one {wanted} (or {wanted}.gz); "
-                + source.described()
-            )
-        # The submission of a test set needs a prediction for every row.
-        skip_malformed = not split.startswith("test")
-        tables[split] = readers.read_table(source, found[0], header, skip_malformed)
-    return tables
+def _glue_file(task_dir: str, split: str) -> str:
+    path = Path(task_dir, split.replace("validation", "dev") + ".tsv")
+    return str(path if path.exists() else path.with_suffix(".tsv.gz"))
 
 
 def _examples(
@@ -163,8 +132,8 @@ def _examples(
     examples, labels = [], []
     for place, row in table.rows:
         examples.append(tuple(row.get(column) for column in texts))
-        if not all(map(readers.is_text, examples[-1])):
-            raise InputError(f"{place}: not a text of valid Unicode: {examples[-1]!a}; fix the row")
+        if not all(isinstance(text, str) for text in examples[-1]):
+            raise InputError(f"{place}: a text is not a string (got {examples[-1]!a}); fix the row")
         labels.append("" if row.get(label) is None else str(row[label]).strip())
     return examples, labels, table.label_names.get(label)
 

@@ -86,46 +86,35 @@ def token_metrics(
             of entity (pos: of each tag), and rename the others to ``overall_precision`` ...
     """
     predicted, labels = np.asarray(logits).argmax(2), np.asarray(labels)
-    counted = labels != IGNORED
+    used = labels != IGNORED
     if task_name == "pos":
-        return _tag_metrics(predicted[counted], labels[counted], names, entity_level)
-    from seqeval import metrics as seqeval
+        from sklearn.metrics import classification_report
 
-    true, guessed = (
-        [[names[label] for label in row[used]] for row, used in zip(table, counted, strict=True)]
-        for table in (labels, predicted)
-    )
-    scores = {
-        "precision": float(seqeval.precision_score(true, guessed, zero_division=0)),
-        "recall": float(seqeval.recall_score(true, guessed, zero_division=0)),
-        "f1": float(seqeval.f1_score(true, guessed, zero_division=0)),
-        "accuracy": float(seqeval.accuracy_score(true, guessed)),
-    }
+        true, guessed, prefix = labels[used], predicted[used], ""
+        scores = {"accuracy": float(np.mean(guessed == true))}
+        tags = {"labels": range(len(names)), "target_names": names}
+    else:
+        from seqeval import metrics as seqeval
+        from seqeval.metrics import classification_report
+
+        true, guessed = (
+            [[names[label] for label in row[of]] for row, of in zip(table, used, strict=True)]
+            for table in (labels, predicted)
+        )
+        scores = {
+            "precision": float(seqeval.precision_score(true, guessed, zero_division=0)),
+            "recall": float(seqeval.recall_score(true, guessed, zero_division=0)),
+            "f1": float(seqeval.f1_score(true, guessed, zero_division=0)),
+            "accuracy": float(seqeval.accuracy_score(true, guessed)),
+        }
+        tags, prefix = {}, "overall_"
     if not entity_level:
         return scores
-    scores = {f"overall_{name}": value for name, value in scores.items()}
-    report = seqeval.classification_report(true, guessed, output_dict=True, zero_division=0)
-    for kind, row in report.items():
-        if not kind.endswith(" avg"):
-            scores |= _scores_of(kind, *row.values())
+    scores = {f"{prefix}{name}": value for name, value in scores.items()}
+    report = classification_report(true, guessed, output_dict=True, zero_division=0, **tags)
+    for name, row in report.items():
+        if name != "accuracy" and not name.endswith(" avg"):
+            for key, value in zip(("precision", "recall", "f1"), row.values(), strict=False):
+                scores[f"{name}_{key}"] = float(value)
+            scores[f"{name}_number"] = int(row["support"])
     return scores
-
-
-def _tag_metrics(
-    predicted: np.ndarray, labels: np.ndarray, names: tuple[str, ...], each_tag: bool
-) -> dict[str, float]:
-    from sklearn.metrics import precision_recall_fscore_support
-
-    scores = {"accuracy": float(np.mean(predicted == labels))}
-    if each_tag:
-        table = precision_recall_fscore_support(
-            labels, predicted, labels=range(len(names)), zero_division=0
-        )
-        for name, *row in zip(names, *table, strict=True):
-            scores |= _scores_of(name, *row)
-    return scores
-
-
-def _scores_of(name: str, precision, recall, f1, number) -> dict[str, float]:
-    values = {"precision": float(precision), "recall": float(recall), "f1": float(f1)}
-    return {f"{name}_{of}": value for of, value in (values | {"number": int(number)}).items()}

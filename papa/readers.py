@@ -11,16 +11,13 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from arguments import DataArguments
+
 from attention_dynamics.cli import InputError
 from attention_dynamics.storage import hub
 from attention_dynamics.storage.archives import Source
 from attention_dynamics.storage.files import parse_json
-from attention_dynamics.storage.text import (
-    delimited_rows,
-    has_lone_surrogate,
-    json_rows,
-    text_lines,
-)
+from attention_dynamics.storage.text import delimited_rows, json_rows, text_lines
 
 JSON = (".json", ".jsonl", ".ndjson")
 DOCUMENT = "-DOCSTART-"  # the line between the documents of CoNLL-2003
@@ -50,8 +47,8 @@ class Table(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Examples: ``texts[i]`` is one or two sentences, or the words of a sentence; ``labels[i]`` a
-    number, or the names of the labels of the words. A test set may have no labels (None)."""
+    """Examples: one or two sentences and a number each, or the words of a sentence and the names of
+    their labels. A test set may have no labels (None)."""
 
     texts: list
     labels: list | None
@@ -66,43 +63,64 @@ class Task(NamedTuple):
     splits: dict[str, Split]
 
 
-def is_text(value: object) -> bool:
-    """Whether ``value`` is a string without lone surrogates, which JSON can encode."""
-    return isinstance(value, str) and not has_lone_surrogate(value)
-
-
 def unknown_label(place: str, label: str, names: tuple[str, ...]) -> InputError:
     """The error of a label that is none of the task's."""
-    more = ", ..." if len(names) > 20 else ""
-    return InputError(
-        f"{place} has the label {label[:40]!r} (expected one of {', '.join(names[:20])}{more}); "
-        "fix the label, or remove the example"
-    )
+    expected = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    return InputError(f"{place} has the label {label[:40]!r} (expected {expected}); fix the label")
 
 
-def read_files(
-    files: dict[str, str | None], splits: list[str], read: Callable[[Source, str], Table]
+def read_splits(
+    data: DataArguments,
+    files: dict[str, str | None],
+    splits: list[str],
+    read: Callable[[str, str], Table],
+    cache_dir: str | None,
 ) -> dict[str, Table]:
-    """Read the file of each split; InputError for a split without one."""
-    tables = {}
+    """Read splits from ``files`` by ``read(path, split)``, else from the hub's dataset.
+
+    Raises InputError for a missing file, dataset or split.
+    """
+    if any(files.values()):
+        if missing := [split for split in splits if not files[split]]:
+            given = ", ".join(f"--{split}_file" for split, path in files.items() if path)
+            raise InputError(
+                f"the split {missing[0]} is needed: give --{missing[0]}_file beside {given}"
+            )
+        return {split: read(files[split], split) for split in splits}
+    if not data.dataset_name:
+        raise InputError(
+            "no data: give --train_file and --validation_file, --dataset_name, or the --task_name "
+            "of a task of GLUE"
+        )
+    name, tables = data.dataset_name, {}
+    found = hub.load_cached_splits(
+        name,
+        *filter(None, [data.dataset_config_name]),
+        cache_dir=cache_dir,
+        advice="check the name and the network, or give local files (--train_file or --task_dir)",
+    )
     for split in splits:
-        if not files[split]:
-            given = ", ".join(f"--{name}_file" for name, path in files.items() if path)
-            raise InputError(f"the split {split} is needed: give --{split}_file beside {given}")
-        source = Source(files[split])
-        tables[split] = read(source, source.only_file(f"--{split}_file"))
+        if split not in found:
+            raise InputError(f"{name} has no split {split} on the hub; it has {', '.join(found)}")
+        where, features = f"{name} {split}", found[split].features
+        classes = {column: getattr(of, "feature", of) for column, of in features.items()}
+        names = {c: tuple(of.names) for c, of in classes.items() if getattr(of, "names", None)}
+        rows = [(f"{where} row {n}", row) for n, row in enumerate(found[split].to_list())]
+        tables[split] = Table(where, rows, names)
     return tables
 
 
-def _lines(source: Source, name: str) -> list[str]:
+def _read_lines(path: str) -> tuple[list[str], str]:
+    """The lines and the suffix, in lower case and without .gz, of the file at ``path``."""
+    source = Source(path)
+    name = source.only_file(path)
     streams = source.open_all([name])
-    return [line for _, stream in streams for line in text_lines(stream, source.place(name))]
+    lines = [line for _, stream in streams for line in text_lines(stream, path)]
+    return lines, PurePosixPath(name.lower()).suffix
 
 
-def read_table(
-    source: Source, name: str, header: Sequence[str] = (), skip_malformed: bool = False
-) -> Table:
-    """The table in one file of a source.
+def read_table(path: str, header: Sequence[str] = (), skip_malformed: bool = False) -> Table:
+    """The table in a file.
 
     In csv files quotes enclose a field; in tsv files they are text. A json file has one object per
     line, or is one array of objects; its columns are the keys of the first object.
@@ -112,104 +130,72 @@ def read_table(
         skip_malformed: leave out the rows of a tsv file that have more or fewer fields than the
             first, and print how many; else they are an error.
     """
-    where, suffix = source.place(name), PurePosixPath(name.lower()).suffix
-    lines, unit = _lines(source, name), "line"
-    if suffix not in (".csv", ".tsv", *JSON):
-        raise InputError(f"{where} must end in .csv, .tsv, {', '.join(JSON)}, each also with .gz")
-    if suffix not in JSON:
+    lines, suffix = _read_lines(path)
+    if suffix in (".csv", ".tsv"):
         if skip_malformed:
-            _blank_malformed(lines, where)
+            lines = _blank_malformed(lines, path)
         is_csv = suffix == ".csv"
-        fields = list(delimited_rows(iter(lines), where, "," if is_csv else "\t", is_csv))
+        fields = list(delimited_rows(iter(lines), path, "," if is_csv else "\t", is_csv))
         first = fields[0][1] if fields else []
         if len(first) != len(header) or {*first} & {*header}:
             header, fields = first, fields[1:]
         rows = [(number, dict(zip(header, row, strict=True))) for number, row in fields]
+    elif suffix not in JSON:
+        raise InputError(f"{path} must end in .csv, .tsv, {', '.join(JSON)}, each also with .gz")
     elif lines and lines[0].lstrip().startswith("["):
-        rows, unit = list(enumerate(parse_json("".join(lines), where), 1)), "element"
-        if not all(isinstance(row, dict) for _, row in rows):
-            raise InputError(f"{where}: an element is not a JSON object")
+        rows = list(enumerate(parse_json("".join(lines), path), 1))
     else:
-        rows = list(json_rows(iter(lines), where))
-    if not rows:
-        raise InputError(f"{where} has no rows")
-    return Table(where, [(f"{where} {unit} {number}", row) for number, row in rows], {})
+        rows = list(json_rows(iter(lines), path))
+    if not rows or not all(isinstance(row, dict) for _, row in rows):
+        raise InputError(f"{path} has no rows, or some that are not JSON objects")
+    return Table(path, [(f"{path} line {number}", row) for number, row in rows], {})
 
 
-def _blank_malformed(lines: list[str], where: str) -> None:
+def _blank_malformed(lines: list[str], where: str) -> list[str]:
     tabs = lines[0].count("\t") if lines else 0
-    malformed = [n for n, line in enumerate(lines) if line.strip() and line.count("\t") != tabs]
-    for number in malformed:
-        lines[number] = ""
+    kept = [line if line.count("\t") == tabs else "" for line in lines]
+    malformed = [n for n, line in enumerate(lines, 1) if line.strip() and not kept[n - 1]]
     if malformed:
         print(
             f"note: {where}: {len(malformed)} row(s) have more or fewer than {tabs + 1} fields "
-            f"and are left out (the first one: line {malformed[0] + 1})",
+            f"and are left out (the first one: line {malformed[0]})",
             file=sys.stderr,
         )
+    return kept
 
 
-def read_words(source: Source, name: str) -> Table:
-    """The sentences of one file, each a row of lists.
+def read_words(path: str) -> Table:
+    """The sentences of a file, each a row of lists.
 
     A json file has them as :func:`read_table` says; a CoNLL file has a word and its labels per
     line, and blank lines between sentences. The columns of CoNLL are "0", "1" ..., separated by
-    tabs where the line has one, else by spaces; those of CoNLL-U (.conllu) have its names, and
-    ranges of words (1-2) and empty nodes (8.1) are left out. So are comments: before a sentence,
-    lines with # whose last field is not that of any word ("# id 7" in MultiCoNER), but not #big.
+    tabs where the line has one, else by spaces; those of CoNLL-U (.conllu) have its names, and its
+    comments, ranges of words (1-2) and empty nodes (8.1) are left out.
     """
-    where, suffix = source.place(name), PurePosixPath(name.lower()).suffix
+    lines, suffix = _read_lines(path)
     if suffix in JSON:
-        return read_table(source, name)
-    lines = [line.strip(" \r\n") for line in _lines(source, name)]
-    fields = [re.split("\t" if "\t" in line else " +", line) for line in lines]
-    is_word = re.compile(rf"(?!#|{DOCUMENT})\S")
-    words = [row for line, row in zip(lines, fields, strict=True) if is_word.match(line)]
-    header, left_out = [str(number) for number in range(len(words[0]))] if words else [], DOCUMENT
-    if suffix == ".conllu":
-        header, left_out = CONLLU_COLUMNS, r"#|\d+[-.]\d+\t"
-    last_fields, rows = {row[-1] for row in words}, []
-    numbered = zip(itertools.count(1), lines, fields)
+        return read_table(path)
+    is_conllu = suffix == ".conllu"
+    left_out = re.compile(r"#|\d+[-.]\d+\t" if is_conllu else DOCUMENT)
+    header, rows = CONLLU_COLUMNS if is_conllu else (), []
+    numbered = ((number, line.strip(" \r\n")) for number, line in enumerate(lines, 1))
     for is_blank, block in itertools.groupby(numbered, lambda line: not line[1].strip()):
-        sentence = []
-        for number, line, row in () if is_blank else block:
-            is_comment = re.match(r"#(\s|$|begin |end )", line) and row[-1] not in last_fields
-            if re.match(left_out, line) or (is_comment and not sentence):
+        words = []
+        for number, line in () if is_blank else block:
+            if left_out.match(line):
                 continue
-            if len(row) != len(header):
+            words.append(re.split("\t" if "\t" in line else " +", line))
+            header = header or tuple(map(str, range(len(words[0]))))
+            if len(words[-1]) != len(header):
                 raise InputError(
-                    f"{where} line {number} has {len(row)} column(s) (expected {len(header)}); fix "
-                    "the line"
+                    f"{path} line {number} has {len(words[-1])} column(s) (expected "
+                    f"{len(header)}); fix the line"
                 )
-            sentence.append((number, *row))
-        if sentence:
-            (first, *_), *columns = map(list, zip(*sentence, strict=True))
-            rows.append((f"{where} line {first}", dict(zip(header, columns, strict=True))))
+        if words:
+            columns = map(list, zip(*words, strict=True))
+            rows.append(
+                (f"{path}, sentence {len(rows) + 1}", dict(zip(header, columns, strict=True)))
+            )
     if not rows:
-        raise InputError(f"{where} has no sentences")
-    return Table(where, rows, {})
-
-
-def read_hub(
-    name: str, config: str | None, cache_dir: str | None, splits: list[str], files: str
-) -> dict[str, Table]:
-    """Splits of a dataset of the hub; ``files``: the options to use without the hub.
-
-    Raises InputError for a missing dataset or split.
-    """
-    found = hub.load_cached_splits(
-        name,
-        *([config] if config else []),
-        cache_dir=cache_dir,
-        advice=f"check the name and the network, or give local files with {files}",
-    )
-    tables = {}
-    for split in splits:
-        if split not in found:
-            raise InputError(f"{name} has no split {split} on the hub; it has {', '.join(found)}")
-        where, features = f"{name} {split}", found[split].features
-        classes = {column: getattr(of, "feature", of) for column, of in features.items()}
-        rows = [(f"{where} row {n}", row) for n, row in enumerate(found[split].to_list())]
-        names = {c: tuple(of.names) for c, of in classes.items() if getattr(of, "names", None)}
-        tables[split] = Table(where, rows, names)
-    return tables
+        raise InputError(f"{path} has no sentences")
+    return Table(path, rows, {})

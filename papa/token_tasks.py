@@ -49,14 +49,9 @@ def load_token_task(
             f"{', '.join(TOKEN_TASKS)}"
         )
     wanted = list(dict.fromkeys(("train", *splits)))
-    if any(data.files.values()):
-        tables = readers.read_files(data.files, wanted, readers.read_words)
-    elif data.dataset_name:
-        advice = "--train_file and --validation_file"
-        hub = data.dataset_name, data.dataset_config_name, cache_dir
-        tables = readers.read_hub(*hub, wanted, advice)
-    else:
-        raise InputError("no data: give --dataset_name, or --train_file and --validation_file")
+    tables = readers.read_splits(
+        data, data.files, wanted, lambda path, _: readers.read_words(path), cache_dir
+    )
     text, label = _columns(tables["train"], name, tokens)
     read = {split: _sentences(table, text, label) for split, table in tables.items()}
     where, rows = tables["train"].where, read["train"].labels
@@ -96,10 +91,10 @@ def _sentences(table: Table, text: str, label: str) -> Split:
     for place, row in table.rows:
         words, labels = row.get(text), row.get(label)
         lists = isinstance(words, list) and isinstance(labels, list)
-        if not lists or len(words) != len(labels) or not all(map(readers.is_text, words)):
+        if not lists or len(words) != len(labels) or not all(isinstance(w, str) for w in words):
             raise InputError(
-                f"{place}: not a list of words (valid Unicode) and one of as many labels; choose "
-                "the columns with --text_column_name and --label_column_name"
+                f"{place}: not a list of words and one of as many labels; choose the columns with "
+                "--text_column_name and --label_column_name"
             )
         if words:
             sentences.texts.append(words)

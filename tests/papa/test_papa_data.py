@@ -53,8 +53,7 @@ def encode(papa):
         split = papa.readers.Split(texts, labels)
         if isinstance(texts[0], tuple):
             return papa.data.encode_sequences(split, tokenizer, data, layout, **options)
-        number_of = {name: number for number, name in enumerate(LABELS)}
-        return papa.data.encode_tokens(split, number_of, tokenizer, data, layout, **options)
+        return papa.data.encode_tokens(split, LABELS, tokenizer, data, layout, **options)
 
     return encode
 
@@ -176,7 +175,7 @@ def test_encode_sequences(encode, bert):
     assert rows_of(encoded, "attention_mask")[1] == [1, 0, 0, 0, 0, 0, 0, 1]
     assert rows_of(encoded, "token_type_ids") == [[0] * 8] * 3
     assert [example["labels"] for example in encoded] == [1, 0, 1]
-    plain = encode(*split, bert, 8, papa_layout=False, max_samples=2)
+    plain = encode(*split, bert, 8, papa_layout=False, most=2)
     assert rows_of(plain, "input_ids") == [[1, 4, 5, 6, 7, 2, 0, 0], [1, 2, 0, 0, 0, 0, 0, 0]]
     free = encode(split[0], None, bert, 5, papa_layout=False, pad=False)
     assert rows_of(free, "input_ids") == [[1, 4, 5, 6, 2], [1, 2], [1, 9, 8, 5, 2]]
@@ -298,7 +297,7 @@ TRAIN = {
         ('The "sailors" sleep.',),
         [1, 0],
     ),
-    "sst2": (["sentence\tlabel", "good \t1", "bad\t0"], ("good ",), [1, 0]),
+    "sst-2": (["sentence\tlabel", "good \t1", "bad\t0"], ("good ",), [1, 0]),
     "mrpc": (
         ["\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String", '1\t7\t8\tHe "said.\tShe.'],
         ('He "said.', "She."),
@@ -344,7 +343,8 @@ def test_load_reads_a_glue_directory(papa, load, tmp_path, name):
     rows, first, labels = TRAIN[name]
     folder = write_folder(tmp_path, {"train.tsv": "\n".join(rows) + "\n"})
     task = load(name.upper(), ["train"], task_dir=folder)
-    assert (task.name, task.labels) == (name, papa.glue.GLUE[name].labels)
+    assert task.name == name.replace("-", "")
+    assert task.labels == papa.glue.GLUE[task.name].labels
     assert list(task.splits) == ["train"]
     assert task.splits["train"].texts[0] == first
     assert task.splits["train"].labels == labels
@@ -360,20 +360,18 @@ def test_load_reads_all_splits_of_a_glue_directory(papa, load, tmp_path):
     kinds = ("matched", "mismatched")
     assert list(mnli.splits) == ["train", *(f"{s}_{k}" for s in splits[1:] for k in kinds)]
     assert [one.labels for one in mnli.splits.values()] == [[1, 0], [2], [1], None, None]
-    assert papa.glue.glue_name("SST-2") == "sst2"
 
 
 @pytest.mark.parametrize(
     ("name", "files", "splits", "message"),
     [
-        ("rte", {"train.tsv": RTE + "1\n"}, ["train", "validation"], "one dev.tsv .* holds train"),
-        ("mnli", {"dev_mismatched.tsv": "x"}, ["validation"], "with one dev_matched.tsv"),
+        ("rte", {"train.tsv": RTE + "1\n"}, ["train", "validation"], "dev.tsv.gz does not exist"),
+        ("mnli", {"dev_mismatched.tsv": "x"}, ["validation"], "dev_matched.tsv.gz does not exist"),
         ("qqp", {"train.tsv": COLA["test.tsv"]}, ["train"], "no column question1 .* has index"),
-        ("sst2", {"a/train.tsv": "x", "b/train.tsv": "x"}, ["train"], "be the directory of sst2"),
         ("rte", {"train.tsv": RTE + "maybe\n"}, ["train"], "line 2 .* 'maybe' .*not_entailment"),
         ("rte", {"train.tsv": RTE + "-1\n"}, ["train"], "line 2 has no label"),
         ("rte", {"test.tsv": RTE + "1\na\tb\t-1\n"}, ["test"], "line 3 has no label.* in all rows"),
-        ("stsb", {"train.tsv": RTE + "high\n"}, ["train"], "line 2 .* 'high' .expected .* numbers"),
+        ("stsb", {"train.tsv": RTE + "high\n"}, ["train"], "line 2 .* 'high' .expected numbers"),
         ("sst2", {"train.tsv": "sentence\ngood\n"}, ["train"], "has no column label"),
         ("sst2", {"train.tsv": "sentence\tlabel\n"}, ["train"], "train.tsv has no rows"),
     ],
@@ -476,10 +474,10 @@ OWN_ERRORS = {
     "one class": (".csv", "text,label\na,1\nb,1\n", "", "has 1 different label"),
     "unseen label": (
         ".csv", "text,label\na,x\nb,y\n", "text,label\nc,z\n",
-        r"validation.csv line 2 has the label 'z' \(expected one of x, y\)",
+        r"validation.csv line 2 has the label 'z' \(expected x, y\)",
     ),
     "0 is no label": (".csv", "text,label\na,1\nb,2\n", "text,label\nc,0\n", "the label '0'"),
-    "not a number": (".csv", "text,label\na,1.5\nb,2\n", "text,label\nc,q\n", "of numbers"),
+    "not a number": (".csv", "text,label\na,1.5\nb,2\n", "text,label\nc,q\n", "expected numbers"),
     "no text": (
         ".csv", "review,label\na,1\n", "",
         r"no column sentence1 \+ sentence2 or sentence or text; it has review, label",
@@ -489,9 +487,8 @@ OWN_ERRORS = {
     "suffix": (".xlsx", "text,label\n", "", "train.xlsx must end in .csv, .tsv, .json"),
     "json": (".json", '{"text": "a", "label": 1}\n{"text": \n', "", "line 2 is malformed JSON"),
     "json array": (".json", '[{"text": "a", "label": 1},\n', "", "train.json is malformed JSON"),
-    "json rows": (".json", "[1]", "", "an element is not a JSON object"),
-    "json half": (".json", '{"text": "a\\ud800", "label": 1}\n', "", "line 1: not a text of valid"),
-    "json text": (".json", '{"text": 5, "label": 1}\n', "", "line 1: not a text of valid Unicode"),
+    "json rows": (".json", "[1]", "", "that are not JSON objects"),
+    "json text": (".json", '{"text": 5, "label": 1}\n', "", "line 1: a text is not a string"),
 }  # fmt: skip
 
 
@@ -510,15 +507,18 @@ def test_load_refuses_options_without_data(load, load_words, tmp_path):
             "train_file": train
         },
         "split train is needed.* beside --validation_file": {"validation_file": train},
-        "nowhere.csv does not exist": {"train_file": str(tmp_path / "nowhere.csv")},
-        "nowhere does not exist": {"task_name": "rte", "task_dir": str(tmp_path / "nowhere")},
-        "either --task_dir, or --train_file": {"train_file": train, "task_dir": str(tmp_path)},
+        "nowhere.csv does not exist": {"train_file": "nowhere.csv", "validation_file": train},
+        "nowhere/train.tsv.gz does not exist": {
+            "task_name": "rte",
+            "task_dir": str(tmp_path / "nowhere"),
+        },
+        "--task_dir needs .* and no --train_file": {"train_file": train, "task_dir": str(tmp_path)},
         "--task_dir needs the --task_name": {"task_dir": str(tmp_path)},
-        "no data: give --task_name": {},
+        "no data: give --train_file": {},
     }.items():
         with refused(message):
             load(**options)
-    with refused("no data: give --dataset_name"):
+    with refused("no data: give --train_file"):
         load_words()
     with refused("--task_name srl", "ner, pos, chunk"):
         load_words(task_name="srl")
@@ -579,16 +579,6 @@ def test_load_reads_conll_with_windows_line_ends_and_byte_order_marks(load_words
     expected = load_words("a.conll", CONLL_2003)
     marked = "\ufeff" + CONLL_2003.replace("\n", "\r\n") + "\r\n\ufeff"  # two files, one empty
     assert load_words("b.conll", marked) == expected
-
-
-def test_load_leaves_out_comments_of_conll(load_words):
-    # MultiCoNER: as many columns as the words have; CoNLL-2012: more.
-    text = (
-        "#begin document (bc/cctv/00); part 000\n"
-        "# id 7f1a domain=en\n# _ _ O\n#1 _ _ B-X\nb _ _ O\n\n# id 7f1b domain=en\n# _ _ O\n"
-    )
-    labels = [["O", "B-X", "O"], ["O"]]
-    assert load_words("a.conll", text).splits["train"] == ([["#", "#1", "b"], ["#"]], labels)
 
 
 SCHEMES = {
@@ -670,7 +660,6 @@ WORD_ERRORS = {
     "mixed tags": ("a.conll", "a O\nb B-PER\nc LOC\n", "ner", "'LOC' does not mark an entity"),
     "fields": ("a.conllu", "1\tIt\n", "pos", r"line 1 has 2 column\(s\) \(expected 10"),
     "json lengths": ("a.json", '{"tokens": ["a"], "ner_tags": []}', "ner", "line 1: not a list of"),
-    "json half": ("a.json", '{"tokens": ["\\ud800"], "ner_tags": ["O"]}', "ner", "valid Unicode"),
     "json text": ("a.json", '{"tokens": "a", "ner_tags": "O"}', "ner", "not a list of words"),
     "json empty": ("a.json", '{"tokens": [], "ner_tags": []}', "ner", "has no sentences"),
 }
@@ -691,7 +680,7 @@ def test_load_refuses_columns_that_do_not_exist(load_words):
 def test_load_refuses_labels_unknown_to_training(load_words, tmp_path):
     validation = write(tmp_path / "b.conll", "a O\n\nb O\nc B-Y\n")
     splits = ("train", "validation")
-    with refused("sentence 2 of .*b.conll has the label 'B-Y'", "expected one of B-X, O"):
+    with refused("sentence 2 of .*b.conll has the label 'B-Y'", "expected B-X, O"):
         load_words("a.conll", "a O\nb B-X\n", splits=splits, validation_file=validation)
 
 
@@ -772,7 +761,7 @@ def test_load_asks_the_cache_once_without_network(load, load_words, monkeypatch)
         "nyu-mll/glue cola could not be downloaded", "check the name and the network", "--task_dir"
     ):
         load("COLA")
-    with refused("some/words en could not be downloaded", "--train_file and --validation_file"):
+    with refused("some/words en could not be downloaded"):
         load_words(dataset_name="some/words", dataset_config_name="en")
     assert asked == [5]  # offline from then on
 
