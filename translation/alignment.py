@@ -132,8 +132,7 @@ class WordGrid:
 def word_places(ids: Ragged, pieces: SentencePieceProcessor) -> tuple[np.ndarray, np.ndarray]:
     """(tokens,) the place of each piece's word in its sentence, and (sentences,) their words.
 
-    A word starts at a piece that begins with "▁"; <pad>, <s> and </s> have the place -1. Raises
-    InputError for ids beyond the vocabulary.
+    A word starts at a piece that begins with "▁"; <pad>, <s> and </s> have the place -1.
     """
     if ids.values.max() >= pieces.vocab_size():
         raise InputError(
@@ -162,12 +161,9 @@ def _true_links(dataset: str, logs: Logs, grid: WordGrid) -> Ragged:
         for example in logs.examples("val"):
             place = int(logs.index[example])
             src_words, trg_words = int(grid.src_words[example]), int(grid.trg_words[example])
-            links = truth["links"]["val"][place]
-            if truth["words"]["val"][place] != [src_words, trg_words] or not src_words:
+            if truth["words"]["val"][place] != [src_words, trg_words]:
                 raise IndexError
-            for src, trg in links:
-                if not (type(src) is int and type(trg) is int):
-                    raise TypeError
+            for src, trg in truth["links"]["val"][place]:
                 if not (0 <= src < src_words and 0 <= trg < trg_words):
                     raise IndexError
                 linked[first + trg * src_words + src] = True

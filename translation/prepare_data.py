@@ -41,24 +41,21 @@ and for toy truth.json, the true word alignment. Only --download uses the networ
 """
 
 import argparse
-from pathlib import Path
 
 import numpy as np
 import sentencepiece
 from data import LAYOUTS, VOCAB_SIZE, Layout, make_pieces
 from preparation.sources import (
     FULL,
-    LANGUAGES,
     REPOSITORIES,
     Pair,
     Split,
-    has_validation,
     read_files,
     read_hub,
     read_source,
     split_by_seed,
 )
-from preparation.toy import SOURCE, TARGET, Toy, make_toy
+from preparation.toy import SOURCE, TARGET, make_toy
 
 from attention_dynamics.cli import InputError, count, run_script, script_parser, seed
 from attention_dynamics.preparation import (
@@ -143,62 +140,67 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 def _check_options(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     """End with the reason if options conflict."""
-    given = check_source_options(args, parser)
-    known = args.dataset in LAYOUTS
-    if args.val and not args.train:
-        parser.error("--val goes with --train")
-    for option in ("repository", "configuration"):
-        if getattr(args, option) and not args.download:
-            parser.error(f"--{option} goes with --download")
-    if known and not given:
-        parser.error(
-            f"--dataset {args.dataset} needs --source PATH (its public distribution), --download, "
-            "or --train SRC TRG"
-        )
-    if known and args.download and not (args.repository or args.dataset in REPOSITORIES):
-        parser.error(
-            f"no repository of {args.dataset} is known that can be read without running its code: "
-            "name one with --repository, or give its distribution as --source"
-        )
-    languages = [args.src_lang, args.trg_lang]
-    if known or args.dataset == TOY:
-        if any(languages):
-            parser.error(
-                f"--src_lang and --trg_lang name the sides of a new dataset, not of {args.dataset}"
-            )
-    else:
-        if not args.train and not (args.download and args.repository):
-            parser.error(
-                f"unknown --dataset {args.dataset}: known are {', '.join(LAYOUTS)} and toy; your "
-                "own pair of files needs --train SRC TRG, --src_lang and --trg_lang"
-            )
-        if not all(languages):
-            parser.error(f"a new name, {args.dataset}, needs --src_lang and --trg_lang")
-        if args.src_lang == args.trg_lang:
-            parser.error("--src_lang and --trg_lang are the same: they are the files' endings")
-    has_val = args.val or args.dataset == TOY or (args.source and has_validation(args.dataset))
-    if args.val_size and has_val:
-        parser.error("--val_size is of a validation split that is drawn; here it is given")
+    given, name = check_source_options(args, parser), args.dataset
+    known, new = name in LAYOUTS, name not in (*LAYOUTS, TOY)
+    languages = {args.src_lang, args.trg_lang} - {None}
+    has_val = args.val or name == TOY or (args.source and name in FULL)
+    hub_only = (args.repository or args.configuration) and not args.download
+    unnamed = args.download and not (args.repository or name in REPOSITORIES)
+    for conflict, message in (
+        (args.val and not args.train, "--val goes with --train"),
+        (hub_only, "--repository and --configuration go with --download"),
+        (known and not given, f"--dataset {name} needs --source, --download, or --train SRC TRG"),
+        (known and unnamed, f"no repository of {name} is known: name one with --repository"),
+        (languages and not new, f"--src_lang and --trg_lang are of a new dataset, not {name}"),
+        (
+            new and not (args.train or args.repository),
+            f"unknown --dataset {name}: known are {', '.join(LAYOUTS)} and toy; your own pair of "
+            "files needs --train SRC TRG, --src_lang and --trg_lang",
+        ),
+        (new and len(languages) < 2, f"{name} needs two different --src_lang and --trg_lang"),
+        (args.val_size and has_val, f"--val_size: the validation split of {name} is not drawn"),
+    ):
+        if conflict:
+            parser.error(message)
 
 
 def main(argv=None) -> None:
     """Read, check, train the vocabulary, report, write."""
     args = parse_args(argv)
     layout, languages = _layout(args)
-    folder = layout.about.parent
-    paths = [layout.about, layout.pieces]
-    for path in (*layout.paths("train"), *layout.paths("val")):
-        paths += _raw_paths(path, layout)
-    if args.dataset == TOY:
-        paths.append(folder / "truth.json")
-    with reserve_outputs(__file__, folder, paths, args.overwrite):
+    paths = [layout.about, layout.pieces, *layout.paths("train"), *layout.paths("val")]
+    with reserve_outputs(__file__, layout.about.parent, paths, args.overwrite):
         _prepare(args, layout, languages, preparation_command(argv))
+
+
+def _layout(args: argparse.Namespace) -> tuple[Layout, Pair]:
+    """The paths of the dataset, and its two languages."""
+    if layout := LAYOUTS.get(args.dataset):
+        if layout.is_json:  # news_commentary_v14_en_nl
+            return layout, tuple(args.dataset.split("_")[-2:])
+        return layout, (layout.src, layout.trg)
+    check_name(args.dataset)
+    for known, layout in LAYOUTS.items():
+        if args.dataset.lower() == layout.folder.lower():
+            raise InputError(f"{args.dataset} is the folder of --dataset {known}: use that name")
+    is_toy = args.dataset == TOY
+    languages = (SOURCE, TARGET) if is_toy else (args.src_lang, args.trg_lang)
+    for language in languages:
+        check_name(language, "language")
+    return Layout(args.dataset, "val", *languages), languages
 
 
 def _prepare(args: argparse.Namespace, layout: Layout, languages: Pair, command: str) -> None:
     report = ReadReport()
     toy = make_toy(args.seed) if args.dataset == TOY else None
-    origin, splits = _toy_splits(toy) if toy else _open(args, languages, report)
+    if toy:
+        origin = {"source": None}
+        splits = {
+            split: Split([(" ".join(src), " ".join(trg)) for src, trg in pairs], 0)
+            for split, pairs in toy.pairs.items()
+        }
+    else:
+        origin, splits = _open(args, languages, report)
     for split, (pairs, _) in splits.items():
         if not pairs:
             raise InputError(
@@ -218,15 +220,20 @@ def _prepare(args: argparse.Namespace, layout: Layout, languages: Pair, command:
         # In natural text a word has several right contexts; only strings with several become
         # pieces. In the toy languages a space always follows, except after a word on its own.
         text = text + [(word, word) for word in toy.words]
-    folder = layout.about.parent
     vocab_size = args.vocab_size or (TOY_VOCAB_SIZE if toy else VOCAB_SIZE)
-    model = make_pieces(folder, text, vocab_size)
+    model = make_pieces(layout.about.parent, text, vocab_size)
     pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
-    rows = [
-        _row(split, language, [pair[side] for pair in splits[split].pairs], pieces)
-        for split in splits
-        for side, language in enumerate(languages)
-    ]
+    files, rows = {layout.pieces: model}, []
+    for split, (pairs, _) in splits.items():
+        sides = zip(languages, layout.paths(split), zip(*pairs, strict=True), strict=True)
+        for language, path, sentences in sides:
+            lengths = np.array([*map(len, pieces.encode([*sentences]))])  # no <s> and </s>
+            row = {"split": split, "side": language, "pairs": len(pairs)}
+            rows.append(row | length_columns(lengths, "pieces"))
+            files[path] = "".join(f"{sentence}\n" for sentence in sentences).encode()
+            if layout.is_json:
+                files[path.with_name(f"{path.name}_raw")] = files[path]
+                files[path] = json_text(sentences, None).encode()
     totals = {
         "pieces in the vocabulary": pieces.vocab_size(),
         **{f"{split} pairs dropped, a side empty": splits[split].dropped for split in splits},
@@ -246,46 +253,11 @@ def _prepare(args: argparse.Namespace, layout: Layout, languages: Pair, command:
         "notes": report.notes,
         "warnings": warnings,
     }
-    files = {layout.about: json_text(about).encode(), layout.pieces: model}
+    files[layout.about] = json_text(about).encode()
     if toy:
-        files[folder / "truth.json"] = json_text(toy.truth(args.seed), None).encode()
-    for split in ("train", "val"):
-        for side, path in enumerate(layout.paths(split)):
-            sentences = [pair[side] for pair in splits[split].pairs]
-            lines = "".join(f"{sentence}\n" for sentence in sentences).encode()
-            for written in _raw_paths(path, layout):
-                is_list = layout.is_json and written == path
-                files[written] = json_text(sentences, None).encode() if is_list else lines
+        truth = layout.about.with_name("truth.json")
+        files[truth] = json_text(toy.truth(args.seed), None).encode()
     write_together(files)
-
-
-def _layout(args: argparse.Namespace) -> tuple[Layout, Pair]:
-    """The paths of the dataset, and its two languages."""
-    if args.dataset in LAYOUTS:
-        return LAYOUTS[args.dataset], LANGUAGES[args.dataset]
-    if args.dataset == TOY:
-        return Layout(TOY, "val", SOURCE, TARGET), (SOURCE, TARGET)
-    check_name(args.dataset)
-    for option in ("src_lang", "trg_lang"):
-        check_name(getattr(args, option), f"--{option}")
-    for known, layout in LAYOUTS.items():
-        if args.dataset.lower() == layout.folder.lower():
-            raise InputError(f"{args.dataset} is the folder of --dataset {known}: use that name")
-    languages = (args.src_lang, args.trg_lang)
-    return Layout(args.dataset, "val", *languages), languages
-
-
-def _raw_paths(path: Path, layout: Layout) -> list[Path]:
-    """The files of one side: lines, or for news-commentary a JSON list and lines beside it."""
-    return [path, path.with_name(f"{path.name}_raw")] if layout.is_json else [path]
-
-
-def _toy_splits(toy: Toy) -> tuple[dict, dict[str, Split]]:
-    joined = {
-        split: Split([(" ".join(src), " ".join(trg)) for src, trg in pairs], 0)
-        for split, pairs in toy.pairs.items()
-    }
-    return {"source": None}, joined
 
 
 def _open(
@@ -294,15 +266,14 @@ def _open(
     """The origin of the texts, for about.json, and the splits."""
     if args.source:
         source = Source(args.source)
-        return {"source": file_facts(source.path)}, read_source(args.dataset, source, report)
+        splits = read_source(args.dataset, languages, source, report)
+        return {"source": file_facts(source.path)}, splits
     report.expected = FULL.get(args.dataset, {})
     if args.download:
         repository = args.repository or REPOSITORIES[args.dataset]
         revision = download_revision(repository, args.revision, report)
-        origin = {"repository": repository, "revision": revision}
-        return origin, read_hub(
-            repository, args.configuration, revision, languages, args.val_size, report
-        )
+        splits = read_hub(repository, args.configuration, revision, languages)
+        return {"repository": repository, "revision": revision}, splits
     parts = {split: getattr(args, split) for split in ("train", "val") if getattr(args, split)}
     splits = {split: read_files(paths, f"--{split}") for split, paths in parts.items()}
     return {split: [*map(file_facts, paths)] for split, paths in parts.items()}, splits
@@ -322,26 +293,19 @@ def _check(
         if dropped:
             warnings.append(f"{dropped:,} {split} pairs are left out: a side is empty")
     train, val = splits["train"].pairs, {*splits["val"].pairs}
-    shared = sum(pair in val for pair in train)
+    unshared = [pair for pair in train if pair not in val]
     duplicates = {
         "training pairs that repeat an earlier one": len(train) - len({*train}),
-        "training pairs that are in validation": shared,
+        "training pairs that are in validation": len(train) - len(unshared),
     }
-    if shared:
+    if len(unshared) < len(train):
+        shared = len(train) - len(unshared)
         warnings.append(shared_warning(shared, "pairs", "validation", args.drop_duplicates))
-    if shared and args.drop_duplicates:
-        train = [pair for pair in train if pair not in val]
-        if not train:
+    if args.drop_duplicates:
+        if not unshared:
             raise InputError("without those that are in validation, no training pair is left")
-        splits["train"] = splits["train"]._replace(pairs=train)
+        splits["train"] = splits["train"]._replace(pairs=unshared)
     return warnings, duplicates
-
-
-def _row(split: str, language: str, sentences: list[str], pieces) -> dict:
-    """The lengths of one side in pieces, without <s> and </s>."""
-    lengths = np.fromiter(map(len, pieces.encode(sentences)), dtype=np.int64)
-    columns = {"split": split, "side": language, "pairs": len(lengths)}
-    return columns | length_columns(lengths, "pieces")
 
 
 if __name__ == "__main__":
