@@ -13,14 +13,13 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from attention_dynamics.analysis.logs import Logs, logs_content, published_layout
-from attention_dynamics.analysis.own_model import SUM_TOLERANCE
+from attention_dynamics.analysis.logs import Logs, logs_content, published_layout, wrong_sum
 from attention_dynamics.cli import InputError
 from attention_dynamics.device import add_device_options, peak_memory_mb
-from attention_dynamics.runs.checkpoints import checkpoints_of
 from attention_dynamics.runs.configs import make_log_config, read_log_config
 from attention_dynamics.runs.outputs import Output, output
-from attention_dynamics.runs.paths import log_config_path, logs_path, run_folder
+from attention_dynamics.runs.paths import checkpoint_path, log_config_path, logs_path, run_folder
+from attention_dynamics.runs.records import check_trained_on
 
 KINDS = ("alpha", "beta", "grad")
 DEFAULT_CONFIG = "configs/model.json"
@@ -88,23 +87,36 @@ def checkpoint_paths(
     Raises InputError if checkpoints are missing, with the command that makes each run with these
     checkpoints (and the last one) only, or if a run was trained on other data.
     """
-
-    def command_of(entry: dict, iterations: list[int]) -> str:
-        steps, length = length_of(max(iterations))
-        return (
-            f"python {script} --dataset {args.dataset} --seed {entry['seed']} {length} "
-            f"--save_every {steps} --custom_saves {','.join(map(str, iterations))}"
-            + (" --uniform" if entry["uniform"] else "")
-            + (f" --config {args.config}" if args.config != DEFAULT_CONFIG else "")
+    runs: dict[str, list[dict]] = {}
+    for entry in entries:
+        runs.setdefault(entry["name"], []).append(entry)
+    paths, files, commands = {}, [], []
+    for name, of_run in runs.items():
+        seed, uniform = of_run[0]["seed"], of_run[0]["uniform"]
+        folder = run_folder(args.dataset, config, seed, uniform)
+        check_trained_on(folder, checksum)
+        iterations = [entry["iteration"] for entry in of_run]
+        paths |= {(name, t): checkpoint_path(folder, t) for t in iterations}
+        if missing := [str(t) for t in iterations if not paths[name, t].exists()]:
+            steps, length = length_of(max(iterations))
+            files.append((len(missing), f"{folder}/{{model{','.join(missing)}}}"))
+            commands.append(
+                f"python {script} --dataset {args.dataset} --seed {seed} {length} "
+                f"--save_every {steps} --custom_saves {','.join(map(str, iterations))}"
+                + (" --uniform" if uniform else "")
+                + (f" --config {args.config}" if args.config != DEFAULT_CONFIG else "")
+                + (" --overwrite" if folder.exists() else "")
+            )
+    if files:
+        grid = f"; all runs of the grid: DATASETS={args.dataset} bash train_runs.sh"
+        raise InputError(
+            f"{sum(number for number, _ in files)} checkpoint(s) of "
+            f"{log_config_path(args.dataset)} are missing (to evaluate the existing ones: python "
+            f"eval_dump.py --dataset {args.dataset} --make_log_config --overwrite"
+            f"{grid if len(commands) > 1 else ''}): {'; '.join(path for _, path in files)}. "
+            f"Make them with: {' && '.join(commands)}"
         )
-
-    return checkpoints_of(
-        log_config_path(args.dataset),
-        entries,
-        lambda entry: run_folder(args.dataset, config, entry["seed"], entry["uniform"]),
-        checksum,
-        command_of,
-    )
+    return [paths[entry["name"], entry["iteration"]] for entry in entries]
 
 
 def dump_checkpoints(
@@ -180,6 +192,5 @@ def _check_scores(path: Path, logs: Logs, scores: dict[str, np.ndarray]) -> None
             f"checkpoint {path} gives scores that are not finite: its training diverged, or the "
             "file was changed; train its run again with --overwrite"
         )
-    sums = np.add.reduceat(scores["alpha"], logs.row_offsets[:-1], dtype=np.float64)
-    if np.abs(sums - 1).max() > SUM_TOLERANCE:  # departure 7: 1e-6 fails by rounding
-        raise ArithmeticError(f"{path}: a row of α sums to {sums[np.abs(sums - 1).argmax()]}")
+    if wrong := wrong_sum(logs, scores["alpha"]):
+        raise ArithmeticError(f"{path}: a row of α sums to {wrong[1]}")

@@ -15,13 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from attention_dynamics.analysis.logs import Logs, save_logs
+from attention_dynamics.analysis.logs import Logs, save_logs, wrong_sum
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import InputError
-from attention_dynamics.names import GOLD, UNIFORM
 from attention_dynamics.runs.paths import check_name, logs_path
-
-SUM_TOLERANCE = 1e-4  # float32 rounding over a few thousand tokens
 
 Scores = np.ndarray | Sequence[np.ndarray]
 
@@ -52,8 +49,9 @@ def create_logs(
             f"logs of {dataset}: {len(src)} sources, {len(trg)} targets and num_val = {num_val} do "
             "not fit (expected as many targets as sources, and 1 <= num_val <= that number)"
         )
-    if empty := [number for number, ids in enumerate(src) if len(ids) == 0]:
-        raise InputError(f"logs of {dataset}: example {empty[0]} has no source tokens")
+    for number, ids in enumerate(src):
+        if len(ids) == 0:
+            raise InputError(f"logs of {dataset}: example {number} has no source tokens")
     num_train = len(src) - num_val
     is_label = np.ndim(trg[0]) == 0
     return Logs(
@@ -95,16 +93,15 @@ def add_checkpoint(
     where = f"{run} at iteration {iteration}"
     if (run, iteration, "alpha") in logs.arrays:
         raise InputError(f"logs of {logs.dataset}: {where} was added before")
-    arrays = {"alpha": _flat(logs, alpha, f"alpha of {where}")}
-    arrays["beta"] = _flat(logs, beta, f"beta of {where}")
-    if grad is not None:
-        arrays["grad"] = _flat(logs, grad, f"grad of {where}")
-    sums = np.add.reduceat(arrays["alpha"], logs.row_offsets[:-1], dtype=np.float64)
-    worst = int(np.abs(sums - 1).argmax())
-    if abs(sums[worst] - 1) > SUM_TOLERANCE:
+    arrays = {
+        kind: _flat(logs, scores, f"{kind} of {where}")
+        for kind, scores in (("alpha", alpha), ("beta", beta), ("grad", grad))
+        if scores is not None
+    }
+    if wrong := wrong_sum(logs, arrays["alpha"]):
         raise InputError(
-            f"logs of {logs.dataset}: alpha of {where} sums to {sums[worst]:.6f} in example "
-            f"{logs.row_example[worst]} (expected 1); leave padding out of the softmax"
+            f"logs of {logs.dataset}: alpha of {where} sums to {wrong[1]:.6f} in example "
+            f"{logs.row_example[wrong[0]]} (expected 1); leave padding out of the softmax"
         )
     for kind, values in arrays.items():
         logs.arrays[run, iteration, kind] = values
@@ -117,53 +114,39 @@ def add_checkpoint(
 def save(logs: Logs, path: Path | None = None) -> Path:
     """Write the logs to outputs/{dataset}_logs.pkl, or to ``path``; returns the path.
 
-    Raises InputError when a run that the statistics need is missing, when a run has no iteration 0,
-    or when the file name is that of another dataset.
+    Raises InputError when a run has no iteration 0.
     """
-    path = logs_path(logs.dataset) if path is None else Path(path)
-    if path.name != logs_path(logs.dataset).name:
-        raise InputError(
-            f"{path}: a log holds one dataset, and these are the logs of {logs.dataset} (expected "
-            f"the file name {logs_path(logs.dataset).name})"
-        )
-    missing = {GOLD, "normal_B", UNIFORM} - set(logs.names())
-    if missing:
-        raise InputError(
-            f"logs of {logs.dataset}: no checkpoint of {', '.join(sorted(missing))} (expected "
-            f"{GOLD}, normal_B and {UNIFORM} at least)"
-        )
     for run in logs.names():
         if 0 not in logs.iterations(run):
             raise InputError(
                 f"logs of {logs.dataset}: {run} has no iteration 0 (expected the untrained model "
                 f"first, got {logs.iterations(run)[:3]})"
             )
+    path = logs_path(logs.dataset) if path is None else Path(path)
     save_logs(path, logs)
     return path
 
 
 def _flat(logs: Logs, scores: Scores, what: str) -> np.ndarray:
     """``(scores,)`` float32, checked against the examples of the logs."""
+    what = f"logs of {logs.dataset}: {what}"
     if not (isinstance(scores, np.ndarray) and scores.ndim == 1 and scores.dtype.kind == "f"):
         if len(scores) != len(logs.src):
             raise InputError(
-                f"logs of {logs.dataset}: {what} has {len(scores)} arrays (expected one for "
-                f"each of the {len(logs.src)} examples)"
+                f"{what} has {len(scores)} arrays (expected one for each of the {len(logs.src)} "
+                "examples)"
             )
-        src_len, is_target = logs.src.lengths, isinstance(logs.trg, Ragged)
-        rows = np.bincount(logs.row_example, minlength=len(src_len))
         for number, values in enumerate(scores):
-            expected = (rows[number], src_len[number]) if is_target else (src_len[number],)
+            expected = (int(logs.src.lengths[number]),)
+            if isinstance(logs.trg, Ragged):
+                expected = (int(logs.trg.lengths[number]) - 1, *expected)
             if np.shape(values) != expected:
                 raise InputError(
-                    f"logs of {logs.dataset}: {what} of example {number} has shape "
-                    f"{np.shape(values)} (expected {tuple(map(int, expected))})"
+                    f"{what} of example {number} has shape {np.shape(values)} (expected {expected})"
                 )
         scores = np.concatenate([np.ravel(values) for values in scores])
     if len(scores) != logs.num_scores:
-        raise InputError(
-            f"logs of {logs.dataset}: {what} has {len(scores)} values (expected {logs.num_scores})"
-        )
+        raise InputError(f"{what} has {len(scores)} values (expected {logs.num_scores})")
     if not np.isfinite(scores).all():
-        raise InputError(f"logs of {logs.dataset}: {what} holds NaN or infinite values")
+        raise InputError(f"{what} holds NaN or infinite values")
     return scores.astype(np.float32)

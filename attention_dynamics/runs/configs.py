@@ -13,11 +13,18 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from attention_dynamics.cli import LARGEST_SEED, InputError
-from attention_dynamics.names import PAPER_SEEDS, PAPER_UNIFORM_SEED, UNIFORM
-from attention_dynamics.runs.paths import log_config_path, run_folder
-from attention_dynamics.runs.records import is_unfinished
+from attention_dynamics.cli import InputError
+from attention_dynamics.names import GOLD, PAPER_SEEDS, PAPER_UNIFORM_SEED, UNIFORM
+from attention_dynamics.runs.paths import (
+    log_config_path,
+    record_path,
+    run_folder,
+    unfinished_path,
+)
 from attention_dynamics.storage.files import read_json, write_json
+
+# Type of each key in an entry of a log config.
+_ENTRY = {"name": str, "iteration": int, "seed": int, "uniform": bool, "calculate_grad": bool}
 
 
 def read_config(path: str | os.PathLike, required: tuple[str, ...]) -> dict:
@@ -25,29 +32,21 @@ def read_config(path: str | os.PathLike, required: tuple[str, ...]) -> dict:
 
     Raises InputError that names what is missing or wrong.
     """
-    if not os.path.exists(path):
-        raise InputError(
-            f"config {path} does not exist; run the script in the folder that holds it and configs/"
-        )
     config = read_json(path, "config")
     if not isinstance(config, dict):
         raise InputError(f"config {path} must be a JSON object with the keys {', '.join(required)}")
-    missing = [key for key in required if key not in config]
-    if missing:
+    if missing := [key for key in required if key not in config]:
         raise InputError(
             f"config {path} lacks {', '.join(missing)}; it needs {', '.join(required)}"
         )
     for key in required:
-        number = config[key]
+        number, expected = config[key], "a positive integer (at most 1e6)"
+        valid = type(number) is int and 1 <= number <= 10**6
         if key == "dropout":
-            if type(number) not in (int, float) or not 0 <= number < 1:
-                raise InputError(
-                    f"config {path}: dropout must be from 0 to below 1, not {number!r}"
-                )
-        elif type(number) is not int or not 1 <= number <= 10**6:
-            raise InputError(
-                f"config {path}: {key} must be a positive integer (at most 1e6), not {number!r}"
-            )
+            expected = "from 0 to below 1"
+            valid = type(number) in (int, float) and 0 <= number < 1
+        if not valid:
+            raise InputError(f"config {path}: {key} must be {expected}, not {number!r}")
     return {key: config[key] for key in required}
 
 
@@ -64,62 +63,48 @@ def read_log_config(path: str | os.PathLike) -> list[dict]:
     entries = read_json(path, "log config")
     if not isinstance(entries, list) or not entries:
         raise InputError(f"log config {path} must be a list of checkpoints, with one at least")
-    kinds = {"name": str, "iteration": int, "seed": int, "uniform": bool, "calculate_grad": bool}
+    runs: dict[str, tuple] = {}
+    checkpoints = set()
     for number, entry in enumerate(entries):
-        if isinstance(entry, dict):
-            entry.setdefault("calculate_grad", False)
-        for key, kind in kinds.items():
-            if not isinstance(entry, dict) or key not in entry:
-                raise InputError(f"log config {path}: entry {number} lacks the key {key!r}")
-            if type(entry[key]) is not kind:
-                raise InputError(
-                    f"log config {path}: entry {number}: {key} must be {kind.__name__}, "
-                    f"not {entry[key]!r}"
-                )
-            if kind is int and not 0 <= entry[key] <= LARGEST_SEED:
-                raise InputError(
-                    f"log config {path}: entry {number}: {key} must be from 0 to {LARGEST_SEED}"
-                )
-    keys = [(entry["name"], entry["iteration"]) for entry in entries]
-    twice = sorted({key for key in keys if keys.count(key) > 1})
-    if twice:
-        raise InputError(f"log config {path} lists {twice[0][0]} iteration {twice[0][1]} twice")
-    runs: dict[str, dict] = {}
-    for number, entry in enumerate(entries):
-        first = runs.setdefault(entry["name"], entry)
-        for key in ("seed", "uniform"):
-            if entry[key] != first[key]:
-                raise InputError(
-                    f"log config {path}: entry {number}: {key} of the run {entry['name']!r} is "
-                    f"{entry[key]}, but {first[key]} in an earlier entry: a name stands for one run"
-                )
+        where = f"log config {path}: entry {number}"
+        if not isinstance(entry, dict):
+            raise InputError(f"{where} must be an object with the keys {', '.join(_ENTRY)}")
+        entry.setdefault("calculate_grad", False)
+        for key, kind in _ENTRY.items():
+            value = entry.get(key)
+            if type(value) is not kind or (kind is int and value < 0):
+                expected = "a non-negative int" if kind is int else kind.__name__
+                raise InputError(f"{where}: {key} must be {expected}, not {value!r}")
+        name, run = entry["name"], (entry["seed"], entry["uniform"])
+        if runs.setdefault(name, run) != run:
+            raise InputError(
+                f"{where}: the run {name!r} has (seed, uniform) = {run}, but {runs[name]} in an "
+                "earlier entry: a name stands for one run"
+            )
+        if (name, entry["iteration"]) in checkpoints:
+            raise InputError(f"{where} lists {name} iteration {entry['iteration']} twice")
+        checkpoints.add((name, entry["iteration"]))
     return entries
 
 
 def absent_data_error(
     dataset: str, path: Path, there: Iterable[str], public: Iterable[str], own: str
 ) -> InputError:
-    """The error that a dataset does not exist, with the nearest name and the command to make it.
+    """The error that a dataset (its file ``path``) does not exist, with the command to make it.
 
-    Args:
-        dataset: its name.
-        path: the file that does not exist.
-        there: the names of the existing datasets.
-        public: the names of those that prepare_data.py reads from --source.
-        own: its options for any other.
+    The nearest name of a dataset is suggested: one that is ``there``, or a ``public`` one, which
+    prepare_data.py makes with --source. Any other is made with its options ``own``.
     """
     there = sorted(there)
     near = {name.lower(): name for name in [*there, *public]}
-    meant = difflib.get_close_matches(dataset.lower(), near, n=1)
-    ways = {"toy": "", **dict.fromkeys(public, " --source PATH")}
-    hints = [
-        f"no dataset {dataset}: {path} does not exist",
-        f"data/ holds {', '.join(there)}" if there else "data/ holds no dataset yet",
-        *(f"did you mean {near[name]}?" for name in meant if near[name] != dataset),
-        f"make it with: python prepare_data.py --dataset {dataset}{ways.get(dataset, f' {own}')} "
-        "(see its --help)",
-    ]
-    return InputError("; ".join(hints))
+    meant = [near[name] for name in difflib.get_close_matches(dataset.lower(), near, n=1)]
+    way = {"toy": "", **dict.fromkeys(public, " --source PATH")}.get(dataset, f" {own}")
+    return InputError(
+        f"no dataset {dataset}: {path} does not exist; data/ holds "
+        f"{', '.join(there) or 'no dataset yet'}; "
+        + "".join(f"did you mean {name}?; " for name in meant if name != dataset)
+        + f"make it with: python prepare_data.py --dataset {dataset}{way} (see its --help)"
+    )
 
 
 def make_log_config(dataset: str, config: dict, with_grad: bool, overwrite: bool) -> None:
@@ -138,25 +123,23 @@ def make_log_config(dataset: str, config: dict, with_grad: bool, overwrite: bool
     checkpoint in common, or when another log config is there and may not be replaced.
     """
     path = log_config_path(dataset)
-    names = name_runs(dataset, finished_runs(dataset, config))
-    iterations = sorted(set.intersection(*(set(found) for _, _, found in names.values())))
+    runs = _finished_runs(dataset, config)
+    names = _name_runs(dataset, [*runs])
+    iterations = sorted(set.intersection(*(runs[run] for run in names.values())))
     if not iterations:
         raise InputError(
             f"the finished runs of {dataset} in models/ have no checkpoint in common: train them "
             "with the same --save_every and --custom_saves"
         )
-    for name, (seed, _, found) in names.items():
-        left_out = len(set().union(*(other for _, _, other in names.values())) - set(found))
-        if left_out:
-            print(
-                f"note: {name} (seed {seed}) lacks {left_out} checkpoint(s) that other runs have; "
-                "they are left out",
-                file=sys.stderr,
-            )
     entries = []
-    for name, (seed, uniform, _) in names.items():
-        grad = {"calculate_grad": name == "normal_A"} if with_grad else {}
-        described = {"seed": seed, "uniform": uniform, **grad}
+    for name, run in names.items():
+        if left_out := len(set().union(*(runs[other] for other in names.values())) - runs[run]):
+            _note(
+                f"{name} (seed {run[0]}) lacks {left_out} checkpoint(s) that other runs have; "
+                "they are left out"
+            )
+        grad = {"calculate_grad": name == GOLD} if with_grad else {}
+        described = {"seed": run[0], "uniform": run[1], **grad}
         entries += [{"name": name, "iteration": t, **described} for t in iterations]
     if path.exists() and not overwrite and read_json(path, "log config") != entries:
         raise InputError(
@@ -167,51 +150,49 @@ def make_log_config(dataset: str, config: dict, with_grad: bool, overwrite: bool
     print(f"{path}: {len(names)} runs ({', '.join(names)}), {len(iterations)} checkpoints of each")
 
 
-def finished_runs(dataset: str, config: dict) -> dict[tuple[int, bool], list[int]]:
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
+
+
+def _finished_runs(dataset: str, config: dict) -> dict[tuple[int, bool], set[int]]:
     """(seed, uniform) -> the iterations of its checkpoints, of all finished runs of ``config``."""
     runs = {}
     for folder in sorted(Path("models", dataset).glob("*")):
         match = re.search(r"seed=(\d+),(normal|uniform)$", folder.name)
-        if not match:
-            continue
-        seed, uniform = int(match[1]), match[2] == "uniform"
-        if folder != run_folder(dataset, config, seed, uniform):
+        run = match and (int(match[1]), match[2] == "uniform")
+        if run is None or folder != run_folder(dataset, config, *run):
             continue  # of another config
-        if is_unfinished(folder):
-            print(f"note: {folder} is not finished: left out", file=sys.stderr)
+        if unfinished_path(folder).exists() and not record_path(folder).exists():
+            _note(f"{folder} is not finished: left out")
             continue
         steps = [re.fullmatch(r"model(\d+)", path.name) for path in folder.iterdir()]
-        runs[seed, uniform] = sorted(int(step[1]) for step in steps if step)
+        runs[run] = {int(step[1]) for step in steps if step}
     return runs
 
 
-def name_runs(dataset: str, runs: dict[tuple[int, bool], list[int]]) -> dict[str, tuple]:
-    """name -> (seed, uniform, iterations), the gold run first and the uniform one last.
+def _name_runs(dataset: str, runs: list[tuple[int, bool]]) -> dict[str, tuple[int, bool]]:
+    """name -> (seed, uniform), the gold run first and the uniform one last.
 
     Raises InputError when there is no uniform run, or fewer than two normal ones.
     """
-    normal = sorted(seed for seed, uniform in runs if not uniform)
-    normal = [seed for seed in PAPER_SEEDS if seed in normal] + [
-        seed for seed in normal if seed not in PAPER_SEEDS
-    ]
-    uniform = sorted(
-        (seed for seed, is_uniform in runs if is_uniform),
-        key=lambda seed: (seed != PAPER_UNIFORM_SEED, seed),
-    )
+
+    def order(run: tuple[int, bool]) -> tuple:
+        seed, uniform = run
+        paper = (PAPER_UNIFORM_SEED,) if uniform else PAPER_SEEDS
+        return paper.index(seed) if seed in paper else len(paper), seed
+
+    runs = sorted(runs, key=order)
+    normal = [run for run in runs if not run[1]]
+    uniform = [run for run in runs if run[1]]
     if len(normal) < 2 or not uniform:
         raise InputError(
             f"models/{dataset} holds {len(normal)} finished normal run(s) and {len(uniform)} "
             "uniform one(s) of this config, but two and one are needed: "
             f"DATASETS={dataset} bash train_runs.sh"
         )
-    if len(normal) > len(string.ascii_uppercase):
-        raise InputError(
-            f"models/{dataset} holds {len(normal)} normal runs: names go from normal_A to normal_Z"
-        )
-    for seed in uniform[1:]:
-        print(f"note: a second uniform run, of seed {seed}, is left out", file=sys.stderr)
-    names = {
-        f"normal_{letter}": (seed, False, runs[seed, False])
-        for letter, seed in zip(string.ascii_uppercase, normal, strict=False)
-    }
-    return {**names, UNIFORM: (uniform[0], True, runs[uniform[0], True])}
+    for seed, _ in uniform[1:]:
+        _note(f"a second uniform run, of seed {seed}, is left out")
+    names = dict(
+        zip((f"normal_{letter}" for letter in string.ascii_uppercase), normal, strict=False)
+    )
+    return {**names, UNIFORM: uniform[0]}

@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import io
 import json
-import pickle
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,8 +13,14 @@ import torch
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.runs.checkpoints import read_tensors
-from attention_dynamics.runs.records import differences, locked, provenance
-from attention_dynamics.storage.files import atomic_write, read_json, sha256, write_json
+from attention_dynamics.runs.records import check_same_settings, differences, locked, provenance
+from attention_dynamics.storage.files import (
+    atomic_write,
+    read_json,
+    sha256,
+    write_json,
+    write_pickle,
+)
 
 _STARTED = time.perf_counter()  # start of this process, apart from earlier imports
 
@@ -42,14 +47,12 @@ class Output:
         self.state_path = path.with_suffix(".state")
 
     def write(self, value: object, results: dict) -> None:
-        """Write ``value`` as a pickle, and its record with the ``results`` just before it appears.
+        """Write ``value`` as a pickle, then its record with the ``results``.
 
         The partial results and the resume state are removed.
         """
-        with atomic_write(self.path) as stream:
-            stream = _HashedStream(stream)
-            pickle.dump(value, stream, protocol=5)
-            record_output(self.path, self.settings, results, stream.digest.hexdigest())
+        write_pickle(self.path, value)
+        record_output(self.path, self.settings, results)
         self.remove_unfinished()
 
     def remove_unfinished(self) -> None:
@@ -86,36 +89,23 @@ def output(
         if overwrite:
             out.is_current = False
         elif path.exists() and not out.is_current and not replace_stale:
-            raise _stale_error(path, settings)
+            earlier = read_output_record(path).get("settings")
+            if isinstance(earlier, dict):
+                check_same_settings(f"{path} exists and is", earlier, settings)
+            raise InputError(
+                f"{path} exists without a record that fits it; --overwrite replaces it"
+            )
         if overwrite or out.is_current:
             out.remove_unfinished()
         yield out
 
 
-def _stale_error(path: Path, settings: dict) -> InputError:
-    earlier = read_output_record(path).get("settings")
-    if not isinstance(earlier, dict):
-        return InputError(
-            f"{path} exists, but its record {path.with_suffix('.json')} is missing or malformed; "
-            "--overwrite replaces it"
-        )
-    what = differences(
-        {key: earlier.get(key) for key in settings}, json.loads(json.dumps(settings))
-    )
-    return InputError(
-        f"{path} exists and is of other settings ({what or 'its content has changed'}); "
-        "--overwrite replaces it"
-    )
-
-
 def output_is_current(path: Path, settings: dict) -> bool:
     """Whether the record beside ``path`` has these ``settings`` and the checksum of the file."""
-    earlier = read_output_record(path)
-    return (
-        path.exists()
-        and earlier.get("settings") == json.loads(json.dumps(settings))
-        and earlier.get("sha256") == sha256(path)
-    )
+    record = read_output_record(path)
+    if not path.exists() or not isinstance(record.get("settings"), dict):
+        return False
+    return not differences(record["settings"], settings) and record.get("sha256") == sha256(path)
 
 
 def read_output_record(path: Path) -> dict:
@@ -127,33 +117,18 @@ def read_output_record(path: Path) -> dict:
     return record if isinstance(record, dict) else {}
 
 
-def record_output(path: Path, settings: dict, results: dict, checksum: str | None = None) -> None:
-    """Write the record beside ``path``: settings, results and provenance.
+def record_output(path: Path, settings: dict, results: dict) -> None:
+    """Write the record beside ``path``: settings, checksum, provenance and results.
 
-    Args:
-        path: the output.
-        settings: everything that determines its content.
-        results: by name; "seconds" defaults to the time since the start of this process.
-        checksum: SHA-256 of the output; computed from the file if it is None.
+    "seconds" of the results defaults to the time since the start of this process.
     """
     record = {
         "settings": settings,
-        "sha256": sha256(path) if checksum is None else checksum,
+        "sha256": sha256(path),
         **provenance(),
         "results": {"seconds": time.perf_counter() - _STARTED, **results},
     }
     write_json(path.with_suffix(".json"), record)
-
-
-class _HashedStream:
-    """A binary file to write to, and the SHA-256 of what has been written."""
-
-    def __init__(self, stream):
-        self._stream, self.digest = stream, hashlib.sha256()
-
-    def write(self, data) -> int:
-        self.digest.update(data)
-        return self._stream.write(data)
 
 
 def save_state(path: Path, settings: dict, content: object) -> None:
@@ -178,11 +153,8 @@ def load_state(path: Path, settings: dict) -> object | None:
         earlier, content = dict(json.loads(file["settings"])), file["content"]
     except (KeyError, TypeError, ValueError):
         raise InputError(f"file {path} {corrupt}") from None
-    if what := differences(earlier, json.loads(_text_of(settings))):
-        raise InputError(
-            f"{path} belongs to an unfinished run of other settings ({what}); --overwrite replaces "
-            "it"
-        )
+    now = json.loads(_text_of(settings))
+    check_same_settings(f"{path} belongs to an unfinished run", earlier, now)
     return content
 
 
@@ -219,5 +191,4 @@ class PartialResults:
 
     def remove(self) -> None:
         """Remove all parts."""
-        if self.folder.exists():
-            shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)

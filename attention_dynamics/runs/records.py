@@ -17,17 +17,11 @@ from filelock import FileLock, Timeout
 
 import attention_dynamics
 from attention_dynamics.cli import InputError, RunError
-from attention_dynamics.runs.paths import (
-    checkpoint_path,
-    record_path,
-    state_path,
-    unfinished_path,
-)
+from attention_dynamics.runs.paths import checkpoint_path, record_path, state_path, unfinished_path
 from attention_dynamics.storage.files import read_json, write_json
 
 # The version of run folders: what run.json says, and how checkpoints come from its settings.
 RUN_FORMAT = 1
-
 
 # The pinned packages that can change a number.
 _PACKAGES = (
@@ -47,8 +41,12 @@ def provenance() -> dict:
             **{name: _version(name) for name in _PACKAGES},
         },
         "machine": platform.machine(),
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "started": _now(),
     }
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def _version(package: str) -> str | None:
@@ -59,22 +57,26 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    here = Path(__file__).resolve().parent
+    # Without the lock of the index: when this is killed, the lock would stay.
+    command = ["git", "--no-optional-locks", "describe", "--always", "--dirty", "--abbrev=40"]
+    options = {"cwd": Path(__file__).parent, "stderr": subprocess.DEVNULL, "timeout": 10}
     try:
-        described = subprocess.run(
-            # Without the lock of the index: when this is killed, the lock would stay.
-            ["git", "--no-optional-locks", "describe", "--always", "--dirty", "--abbrev=40"],
-            cwd=here, capture_output=True, text=True, timeout=10, check=True,
-        )  # fmt: skip
+        return subprocess.check_output(command, text=True, **options).strip()
     except (OSError, subprocess.SubprocessError):
         return None  # not a clone, or no git here
-    return described.stdout.strip()
 
 
 def differences(earlier: dict, now: dict) -> str:
     """What differs between the settings of two runs, in words; empty when nothing does."""
+    now = json.loads(json.dumps(now))  # tuples become lists
     differing = [key for key in {**earlier, **now} if earlier.get(key) != now.get(key)]
     return "; ".join(f"{key} was {earlier.get(key)!r}, is {now.get(key)!r}" for key in differing)
+
+
+def check_same_settings(what: str, earlier: dict, now: dict) -> None:
+    """Raise InputError "{what} of other settings ..." if the settings differ."""
+    if differing := differences(earlier, now):
+        raise InputError(f"{what} of other settings ({differing}); --overwrite replaces it")
 
 
 def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
@@ -92,26 +94,18 @@ def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
     """
     record, begun, state = record_path(folder), unfinished_path(folder), state_path(folder)
     if (record.exists() or begun.exists()) and not overwrite:
-        earlier = read_run(folder)
-        old = {"format": earlier.get("format", RUN_FORMAT), **earlier["settings"]}
-        new = {"format": RUN_FORMAT, **json.loads(json.dumps(settings))}
-        if what := differences(old, new):
-            kind = "a finished" if earlier.get("finished") else "an unfinished"
-            raise InputError(
-                f"{folder} holds {kind} run of other settings ({what}); --overwrite replaces it"
-            )
-        if earlier.get("finished"):
-            lost = [s for s in new.get("saves", []) if not checkpoint_path(folder, s).exists()]
-            if lost:
+        kind = "a finished" if record.exists() else "an unfinished"
+        check_same_settings(f"{folder} holds {kind} run", read_run(folder)["settings"], settings)
+        if record.exists():
+            saves = settings.get("saves", [])
+            if lost := [str(step) for step in saves if not checkpoint_path(folder, step).exists()]:
                 raise InputError(
-                    f"{folder} is finished, but its checkpoint(s) {', '.join(map(str, lost))} are "
-                    "gone; --overwrite retrains the run"
+                    f"{folder} is finished, but its checkpoint(s) {', '.join(lost)} are gone; "
+                    "--overwrite retrains the run"
                 )
             state.unlink(missing_ok=True)
             begun.unlink(missing_ok=True)
             return False
-        if record.exists():  # earlier versions wrote run.json at the start of a run
-            record.replace(begun)
         if state.exists():
             return True
     elif not overwrite and (others := sorted(folder.glob("model*"))):
@@ -161,20 +155,10 @@ def check_trained_on(folder: Path, checksum: str) -> None:
 def finish_run(folder: Path, results: dict) -> None:
     """Write run.json, with the ``results``: the run is finished. Its resume state is removed."""
     begun = unfinished_path(folder)
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    content = {**read_json(begun, "run record"), "finished": now, "results": results}
+    content = {**read_json(begun, "run record"), "finished": _now(), "results": results}
     write_json(record_path(folder), content)
     state_path(folder).unlink(missing_ok=True)
     begun.unlink(missing_ok=True)
-
-
-def is_unfinished(folder: Path) -> bool:
-    """Whether a run has begun in ``folder`` and is not finished.
-
-    Runs of other code have no record and count as finished.
-    """
-    begun = record_path(folder).exists() or unfinished_path(folder).exists()
-    return begun and not read_run(folder).get("finished")
 
 
 @contextlib.contextmanager
@@ -194,14 +178,14 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
     try:
         lock.acquire()
     except Timeout:
-        pid, host, *_ = [*_owner(file), "unknown", "unknown"]
+        owner = file.read_text(errors="replace").split() if file.exists() else []
+        pid, host, *_ = [*owner, "unknown", "unknown"]
         raise RunError(
             f"{path} is being written by process {pid} on host {host} (if that process no longer "
             f"exists, remove {file})"
         ) from None
     try:
-        if not hasattr(lock, "pid"):  # without system locks, filelock names the owner itself
-            file.write_text(f"{os.getpid()}\n{socket.gethostname()}\n")
+        file.write_text(f"{os.getpid()}\n{socket.gethostname()}\n")
         yield
     finally:
         file.unlink(missing_ok=True)  # before the release: filelock rejects a removed file
@@ -209,11 +193,3 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
         if new_folder:
             with contextlib.suppress(OSError):
                 file.parent.rmdir()  # nothing was written
-
-
-def _owner(file: Path) -> list[str]:
-    """Process id and host in a lock file; empty while its owner is writing it."""
-    try:
-        return file.read_text(errors="replace").split()[:2]
-    except OSError:
-        return []

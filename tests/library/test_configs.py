@@ -62,9 +62,8 @@ def test_make_log_config_replaces_another_list_only_with_overwrite(runs):
 
 def test_make_log_config_requires_two_normal_runs_and_a_uniform_one(runs, capsys):
     for seed in (7, 13):
-        next(runs.glob(f"models/mine/*seed={seed},normal/run.json")).write_text(
-            '{"settings": {}, "finished": null}'
-        )
+        record = next(runs.glob(f"models/mine/*seed={seed},normal/run.json"))
+        record.rename(record.with_name("unfinished.json"))
     with pytest.raises(InputError, match=r"holds 1 finished normal run\(s\) and 1 uniform"):
         make_log_config("mine", CONFIG, with_grad=False, overwrite=False)
     with pytest.raises(InputError, match=r"DATASETS=absent bash train_runs\.sh"):

@@ -1,11 +1,9 @@
 """Atomic writes, JSON with positions, run folders, checkpoints and log configs."""
 
-import json
 import multiprocessing
 import os
 import re
 import signal
-import stat
 import subprocess
 import sys
 
@@ -14,11 +12,10 @@ import torch
 from torch import nn
 
 from attention_dynamics.cli import InputError
-from attention_dynamics.runs.checkpoints import load_checkpoint, save_checkpoint, steps_to_save
+from attention_dynamics.runs.checkpoints import load_checkpoint, save_checkpoint
 from attention_dynamics.runs.configs import read_config, read_log_config
-from attention_dynamics.runs.outputs import output_is_current, record_output
 from attention_dynamics.runs.paths import run_folder
-from attention_dynamics.runs.records import begin_run, finish_run
+from attention_dynamics.runs.records import begin_run
 from attention_dynamics.storage.files import (
     atomic_write,
     read_json,
@@ -29,41 +26,27 @@ from attention_dynamics.storage.files import (
 )
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+def test_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "a.txt"
     write_text(path, "old")
-    with pytest.raises(RuntimeError), atomic_write(path) as stream:
+    with pytest.raises(FileNotFoundError) as error, atomic_write(path) as stream:
         stream.write(b"half of the new")
-        raise RuntimeError
+        (tmp_path / "b.txt").read_bytes()
+    assert error.value.filename == str(tmp_path / "b.txt")  # the file that is missing
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="a folder where no file can be made")
-def test_a_file_that_cannot_be_made_is_named(tmp_path):
-    with pytest.raises(OSError) as error, atomic_write("/proc/x.pkl"):
-        pass
-    assert error.value.filename == "/proc/x.pkl"
-    assert ".part" not in str(error.value)
-
-
-def test_a_file_that_cannot_be_replaced_is_named(tmp_path):
+def test_atomic_write_names_a_file_that_cannot_be_replaced(tmp_path):
     path = tmp_path / "a.txt"
     with pytest.raises(OSError) as error, atomic_write(path) as stream:
         stream.write(b"new")
         path.mkdir()
     assert error.value.filename == str(path)
-    assert ".part" not in str(error.value)
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_errors_of_other_files_keep_their_name(tmp_path):
-    with pytest.raises(FileNotFoundError) as error, atomic_write(tmp_path / "a.txt"):
-        (tmp_path / "b.txt").read_bytes()
-    assert error.value.filename == str(tmp_path / "b.txt")
-
-
-def test_what_a_killed_process_left_is_overwritten_by_the_next_write(tmp_path):
+def test_atomic_write_overwrites_what_a_killed_process_left(tmp_path):
     write = "import sys; from attention_dynamics.storage.files import atomic_write\n" + (
         "with atomic_write(sys.argv[1]) as stream:\n"
         "    stream.write(b'half'); stream.flush(); print('writing', flush=True); input()\n"
@@ -77,15 +60,6 @@ def test_what_a_killed_process_left_is_overwritten_by_the_next_write(tmp_path):
     write_text(tmp_path / "a", "new")
     assert (tmp_path / "a").read_text() == "new"
     assert os.listdir(tmp_path) == ["a"]
-
-
-def test_files_get_the_usual_permissions(tmp_path):
-    before = os.umask(0o022)
-    try:
-        write_text(tmp_path / "new" / "a.txt", "x")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "new" / "a.txt").stat().st_mode) == 0o644
 
 
 @pytest.mark.parametrize(
@@ -123,35 +97,47 @@ def test_run_folders_are_named_as_published():
     )
 
 
-def test_configs_without_a_key_or_with_odd_numbers_are_refused(tmp_path):
-    path = tmp_path / "model.json"
-    write_json(path, {"hidden_dim": 4})
-    with pytest.raises(InputError, match="lacks batch_size; it needs hidden_dim, batch_size"):
-        read_config(path, ("hidden_dim", "batch_size"))
-    for odd in (0, -3, 2.5, "4", True, None):
-        write_json(path, {"hidden_dim": odd})
-        with pytest.raises(InputError, match="hidden_dim must be a positive integer"):
-            read_config(path, ("hidden_dim",))
-    write_json(path, [1])
-    with pytest.raises(InputError, match="must be a JSON object"):
-        read_config(path, ("hidden_dim",))
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"hidden_dim": 4}, "lacks dropout; it needs hidden_dim, dropout"),
+        ([1], "must be a JSON object"),
+        *(
+            ({"hidden_dim": odd, "dropout": 0.5}, "hidden_dim must be a positive integer")
+            for odd in (0, 2.5, "4", True)
+        ),
+        ({"hidden_dim": 4, "dropout": 1}, "dropout must be from 0 to below 1, not 1"),
+    ],
+)
+def test_read_config_rejects_wrong_keys_and_numbers(tmp_path, config, message):
+    write_json(tmp_path / "model.json", config)
+    with pytest.raises(InputError, match=message):
+        read_config(tmp_path / "model.json", ("hidden_dim", "dropout"))
 
 
-def test_log_configs_are_checked_entry_by_entry(tmp_path):
-    path = tmp_path / "x_log.json"
-    good = {"name": "normal_A", "iteration": 0, "seed": 20, "uniform": False}
-    for entries, message in (
+ENTRY = {"name": "normal_A", "iteration": 0, "seed": 20, "uniform": False}
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
         ([], "one at least"),
-        ([good, {**good, "iteration": "5"}], "entry 1: iteration must be int"),
-        ([{"name": "normal_A"}], "entry 0 lacks the key 'iteration'"),
-        ([3], "entry 0 lacks the key 'name'"),
-        ([good, good], "normal_A iteration 0 twice"),
-    ):
-        write_json(path, entries)
-        with pytest.raises(InputError, match=message):
-            read_log_config(path)
-    write_json(path, [good])
-    assert read_log_config(path) == [{**good, "calculate_grad": False}]
+        ([ENTRY, {**ENTRY, "iteration": "5"}], "entry 1: iteration must be a non-negative int"),
+        ([{"name": "normal_A"}], "entry 0: iteration must be .*, not None"),
+        ([3], "entry 0 must be an object"),
+        ([ENTRY, ENTRY], "normal_A iteration 0 twice"),
+        ([ENTRY, {**ENTRY, "iteration": 5, "seed": 13}], "a name stands for one run"),
+    ],
+)
+def test_read_log_config_rejects_wrong_entries(tmp_path, entries, message):
+    write_json(tmp_path / "x_log.json", entries)
+    with pytest.raises(InputError, match=message):
+        read_log_config(tmp_path / "x_log.json")
+
+
+def test_read_log_config_adds_calculate_grad(tmp_path):
+    write_json(tmp_path / "x_log.json", [ENTRY])
+    assert read_log_config(tmp_path / "x_log.json") == [{**ENTRY, "calculate_grad": False}]
 
 
 def test_checkpoints_come_back_and_have_the_same_bytes(tmp_path):
@@ -183,60 +169,11 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path):
         load_checkpoint(tmp_path / "odd", nn.Linear(3, 2))
 
 
-def test_a_finished_run_is_left_alone_and_another_one_refused(tmp_path):
-    folder = tmp_path / "run"
-    assert begin_run(folder, {"seed": 1, "steps": 10}, overwrite=False)
-    (folder / "model0").write_bytes(b"x")
-    # Not finished: it may begin again, without the leftovers.
-    assert begin_run(folder, {"seed": 1, "steps": 10}, overwrite=False)
-    assert not (folder / "model0").exists()
-    finish_run(folder, {"accuracy": 0.5})
-    assert not begin_run(folder, {"seed": 1, "steps": 10}, overwrite=False)
-    with pytest.raises(InputError, match="steps was 10, is 20"):
-        begin_run(folder, {"seed": 1, "steps": 20}, overwrite=False)
-    assert json.loads((folder / "run.json").read_text())["results"] == {"accuracy": 0.5}
-    assert begin_run(folder, {"seed": 1, "steps": 20}, overwrite=True)
-
-
 def test_checkpoints_of_other_code_are_not_replaced(tmp_path):
     (tmp_path / "model0").write_bytes(b"x")
     with pytest.raises(InputError, match=r"without a run.json"):
         begin_run(tmp_path, {}, overwrite=False)
     assert (tmp_path / "model0").read_bytes() == b"x"
-
-
-def test_outputs_know_what_made_them(tmp_path):
-    out = tmp_path / "x.pkl"
-    assert not output_is_current(out, {"a": (1, 2)})
-    out.write_bytes(b"x")
-    record_output(out, {"a": (1, 2)}, {})
-    assert output_is_current(out, {"a": (1, 2)})
-    assert not output_is_current(out, {"a": (1, 3)})
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda weight: weight.to("meta"),
-        lambda weight: weight.to_sparse(),
-        lambda weight: weight.long(),
-        lambda weight: weight.to(torch.complex64),
-    ],
-)
-def test_checkpoints_of_other_than_plain_real_tensors(tmp_path, change):
-    model = nn.Linear(2, 3)
-    state = model.state_dict()
-    torch.save({**state, "weight": change(state["weight"])}, tmp_path / "model0")
-    with pytest.raises(InputError, match="weight is no plain tensor of real numbers"):
-        load_checkpoint(tmp_path / "model0", model)
-
-
-def test_a_name_in_a_log_config_stands_for_one_run(tmp_path):
-    entry = {"name": "uniform", "iteration": 0, "seed": 12, "uniform": True}
-    for key, value in (("seed", 13), ("uniform", False)):
-        write_json(tmp_path / "log.json", [entry, {**entry, "iteration": 5, key: value}])
-        with pytest.raises(InputError, match=rf"entry 1: {key} of the run 'uniform' is {value}"):
-            read_log_config(tmp_path / "log.json")
 
 
 def test_files_written_together_are_all_new_or_all_old(tmp_path):
@@ -248,11 +185,6 @@ def test_files_written_together_are_all_new_or_all_old(tmp_path):
         write_together(dict.fromkeys([*files, blocked], b"newer"))
     assert [path.read_bytes() for path in files] == [b"new"] * 3
     assert sorted(os.listdir(tmp_path)) == ["a", "about", "b", "file"]
-
-
-def test_more_checkpoints_than_a_folder_should_hold():
-    with pytest.raises(InputError, match="save more than 100,000 checkpoints"):
-        steps_to_save(10**9, 250, None)
 
 
 SCRIPT = """

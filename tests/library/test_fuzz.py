@@ -637,7 +637,7 @@ WITH_VALUES = [
     "published logs of words", "embedding baseline",
     "planted truth", "sentence lists", "data record",
     "published logs of pieces", "embedding table", "ibm1 table", "word alignment",
-    "run record", "training state",
+    "run record",
 ]  # fmt: skip
 
 

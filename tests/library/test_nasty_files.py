@@ -75,7 +75,7 @@ PICKLES = {
     "getattr": (asks_for("builtins", "getattr", b"NX\x01\0\0\0x"), "asks for builtins.getattr"),
     "a dotted name": (b"\x80\x04\x8c\x05numpy\x8c\x0cndarray.dump\x93.", "numpy.ndarray.dump"),
     "text": (b"name,value\na,1\n", "corrupt or not a pickle"),
-    "another value": (pickle.dumps([1]), "hold a list, not the logs"),
+    "another value": (pickle.dumps([1]), "does not hold the logs"),
 }
 
 

@@ -19,9 +19,9 @@ from attention_dynamics.device import rng_state, set_rng_state, set_seed
 from attention_dynamics.runs import training as training_module
 from attention_dynamics.runs.outputs import PartialResults, load_state, save_state
 from attention_dynamics.runs.paths import state_path
-from attention_dynamics.runs.records import begin_run, finish_run, is_unfinished, locked
+from attention_dynamics.runs.records import begin_run, finish_run, locked
 from attention_dynamics.runs.training import Training
-from attention_dynamics.storage.files import read_json, write_json
+from attention_dynamics.storage.files import read_json
 
 STOPS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
 
@@ -93,29 +93,18 @@ def test_a_signal_finishes_the_update_and_writes_the_state(tmp_path, number, at)
     assert training.notes["seen"] == [*range(1, at + 1), *range(at + 2, 10)]  # not that of the stop
 
 
-def test_a_second_sigterm_is_ignored(tmp_path):
-    """SLURM sends two at a time limit."""
+@pytest.mark.parametrize(("number", "saved"), [(signal.SIGTERM, 5), (signal.SIGINT, 3)])
+def test_a_second_sigterm_is_ignored_and_a_second_ctrl_c_ends_at_once(tmp_path, number, saved):
+    """SLURM sends SIGTERM twice at a time limit."""
 
     def stop(step):
         if step == 4:
-            os.kill(os.getpid(), signal.SIGTERM)
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), number)
 
-    with pytest.raises(Terminated):
+    with pytest.raises(STOPS[number]):
         train(tmp_path / "state", 9, stop)
-    assert load_state(tmp_path / "state", {})["step"] == 5
-    assert same(train(tmp_path / "state", 9)[0], train(None, 9)[0])
-
-
-def test_a_second_ctrl_c_ends_at_once_and_keeps_the_earlier_state(tmp_path):
-    def stop(step):
-        if step == 4:
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "state", 9, stop)
-    assert load_state(tmp_path / "state", {})["step"] == 3
+    assert load_state(tmp_path / "state", {})["step"] == saved
     assert same(train(tmp_path / "state", 9)[0], train(None, 9)[0])
 
 
@@ -124,25 +113,12 @@ def test_a_state_belongs_to_its_settings_and_model(tmp_path):
     train(path, 3, seed=1)
     with pytest.raises(InputError, match=r"unfinished run of other settings \(seed was 1, is 2\)"):
         train(path, 3, seed=2)
-    save_state(path, {}, {"step": 1})
-    with pytest.raises(InputError, match="state does not fit the model and the optimizer"):
-        train(path, 3)
     save_state(path, {"format": 2}, {})
     with pytest.raises(InputError, match="format was 2, is 1"):
         load_state(path, {})
     torch.save([1], path)
     with pytest.raises(InputError, match="state is corrupt: remove it"):
         train(path, 3)
-
-
-def test_a_state_changes_no_option_of_the_optimiser(tmp_path):
-    """They follow from the settings; a corrupt one would end the next update in a traceback."""
-    path = tmp_path / "state"
-    train(path, 3)
-    state = load_state(path, {})
-    state["optimizer"]["param_groups"][0] |= {"betas": None, "lr": 5.0}
-    save_state(path, {}, state)
-    assert same(train(path, 9)[0], train(None, 9)[0])
 
 
 def test_writing_states_takes_no_more_than_its_share(tmp_path, monkeypatch):
@@ -176,16 +152,6 @@ def test_all_generators_come_back():
 
 
 # --- divergence ---
-
-
-def test_finite_weights_whose_sum_overflows_are_saved(tmp_path):
-    model, optimizer = made()
-    with torch.no_grad():
-        model[0].weight.fill_(3e38)
-    assert model[0].weight.sum().isinf()
-    with Training(None, {}, model, optimizer, 3) as training:
-        training.save_checkpoint(tmp_path / "model0")
-    assert (tmp_path / "model0").exists()
 
 
 @pytest.mark.parametrize("where", ["loss", "weights"])
@@ -246,42 +212,24 @@ def test_a_diverging_classifier_names_step_examples_and_checkpoint(
 # --- run folders ---
 
 
-def test_an_unfinished_run_goes_on_and_another_is_refused(tmp_path):
+def test_begin_run_resumes_the_same_run_and_rejects_another(tmp_path):
     folder, settings = tmp_path / "run", {"seed": 1, "data": "abc"}
     assert begin_run(folder, settings, False)
     (folder / "model0").write_bytes(b"x")
     state_path(folder).write_bytes(b"state")
     assert begin_run(folder, settings, False)
     assert sorted(os.listdir(folder)) == ["model0", "state", "unfinished.json"]
-    assert is_unfinished(folder)
-    for other in ({**settings, "seed": 2}, {**settings, "data": "abd"}):
-        with pytest.raises(InputError, match=r"an unfinished run of other settings \((seed|data)"):
-            begin_run(folder, other, False)
-    record = read_json(folder / "unfinished.json")
-    write_json(folder / "unfinished.json", {**record, "format": 2})
-    with pytest.raises(InputError, match=r"\(format was 2, is 1\); --overwrite replaces it"):
-        begin_run(folder, settings, False)
+    with pytest.raises(InputError, match=r"an unfinished run of other settings \(seed was 1, is 2"):
+        begin_run(folder, {**settings, "seed": 2}, False)
     assert begin_run(folder, settings, True)
     assert os.listdir(folder) == ["unfinished.json"]
-    state_path(folder).write_bytes(b"state")
-    finish_run(folder, {})
+    finish_run(folder, {"accuracy": 0.5})
+    assert not begin_run(folder, settings, False)
+    with pytest.raises(InputError, match=r"a finished run of other settings \(data was 'abc'"):
+        begin_run(folder, {**settings, "data": "abd"}, False)
     assert os.listdir(folder) == ["run.json"]
-    assert not is_unfinished(folder)
     assert begin_run(folder, settings, True)
     assert os.listdir(folder) == ["unfinished.json"]
-
-
-def test_an_unfinished_run_of_an_earlier_version_resumes(tmp_path):
-    """It wrote run.json, without a time in "finished", at the start of a run."""
-    begin_run(tmp_path, {"seed": 1}, False)
-    (tmp_path / "unfinished.json").rename(tmp_path / "run.json")
-    (tmp_path / "model0").write_bytes(b"x")
-    state_path(tmp_path).write_bytes(b"state")
-    assert is_unfinished(tmp_path)
-    with pytest.raises(InputError, match="an unfinished run of other settings"):
-        begin_run(tmp_path, {"seed": 2}, False)
-    assert begin_run(tmp_path, {"seed": 1}, False)
-    assert sorted(os.listdir(tmp_path)) == ["model0", "state", "unfinished.json"]
 
 
 def test_saving_more_often_changes_no_state_of_a_resumed_translator(
