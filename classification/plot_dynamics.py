@@ -16,7 +16,6 @@ split, from 0; for val these are positions in data/{dataset}_test.json.
 """
 
 import argparse
-from pathlib import Path
 
 from baselines import load_inputs
 from data import canonical_name, load_dataset
@@ -26,7 +25,6 @@ from attention_dynamics.analysis.inputs import AnalysisInputs
 from attention_dynamics.cli import run_script, script_parser
 from attention_dynamics.names import PERFORMANCES
 from attention_dynamics.reporting.plot import add_plot_options, parse_plot_args, plot
-from attention_dynamics.reporting.viewer import write_token_page
 
 SENTIMENT = ("negative", "positive")
 LABEL_NAMES = {
@@ -49,26 +47,20 @@ def parse_args(argv=None) -> argparse.Namespace:
 def main(argv=None) -> None:
     args = parse_args(argv)
     args.dataset = canonical_name(args.dataset)
-    performance = PERFORMANCES["classification"]["acc"]
-    perf, perf_label = performance.splits[args.split]
 
-    def write_page(page: Path, inputs: AnalysisInputs, examples: list[int]) -> None:
+    def page_options(inputs: AnalysisInputs) -> dict:
         dataset = load_dataset(args.dataset)
         inputs.check_data(dataset.checksum)
-        write_token_page(
-            page,
-            inputs.logs,
-            dataset.vocabulary,
-            examples,
-            inputs.beta_sign,
-            perf=perf,
-            perf_label=perf_label,
-            label_names=LABEL_NAMES.get(args.dataset, ("label 0", "label 1")),
-            marked=planted_mask(args.dataset, inputs.logs),
-        )
+        return {
+            "words": dataset.vocabulary,
+            "beta_sign": inputs.beta_sign,
+            "label_names": LABEL_NAMES.get(args.dataset, ("label 0", "label 1")),
+            "marked": planted_mask(args.dataset, inputs.logs),
+        }
 
+    performance = PERFORMANCES["classification"]["acc"]
     stem = f"{args.dataset}_{args.split}"
-    plot(args, performance, stem, f"{args.dataset}_tokens.html", load_inputs, write_page)
+    plot(args, performance, stem, f"{args.dataset}_tokens.html", load_inputs, page_options)
 
 
 if __name__ == "__main__":

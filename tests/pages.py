@@ -1,5 +1,6 @@
 """Checks of figures and html pages that several tests share."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -27,6 +28,12 @@ def check_self_contained(page: str) -> None:
     assert page.count("<script") == 2
     assert not re.search(r"https?:|//[a-z]|@import|url\(|\bsrc=", page)
     assert re.findall(r'href="([^"]*)"', page) == ["data:,"]
+
+
+def numbers_of(page: str) -> dict:
+    """The numbers in a page with a slider."""
+    text = re.search(r'<script type="application/json" id="numbers">(.*?)</script>', page)[1]
+    return json.loads(text)
 
 
 def dom_of(address: str, profile: Path) -> str:

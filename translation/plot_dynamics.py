@@ -18,7 +18,6 @@ from 0. --perf bleu needs logs with BLEU at each checkpoint (eval_dump.py --eval
 """
 
 import argparse
-from pathlib import Path
 
 from alignment import true_cells
 from baselines import load_inputs
@@ -28,7 +27,6 @@ from attention_dynamics.analysis.inputs import AnalysisInputs
 from attention_dynamics.cli import run_script, script_parser
 from attention_dynamics.names import PERFORMANCES
 from attention_dynamics.reporting.plot import add_plot_options, parse_plot_args, plot
-from attention_dynamics.reporting.viewer import write_matrix_page
 from attention_dynamics.runs.paths import check_name
 
 
@@ -47,27 +45,20 @@ def parse_args(argv=None) -> argparse.Namespace:
 def main(argv=None) -> None:
     args = parse_args(argv)
     check_name(args.dataset)
-    performance = PERFORMANCES["translation"][args.perf]
-    perf, perf_label = performance.splits[args.split]
 
-    def write_page(page: Path, inputs: AnalysisInputs, examples: list[int]) -> None:
+    def page_options(inputs: AnalysisInputs) -> dict:
         dataset = load_dataset(args.dataset)
         inputs.check_data(dataset.checksum)
         is_val = args.split == "val"  # the truth is known for validation pairs only
-        write_matrix_page(
-            page,
-            inputs.logs,
-            [dataset.pieces.id_to_piece(index) for index in range(dataset.vocab)],
-            examples,
-            perf=perf,
-            perf_label=perf_label,
-            unit=performance.unit,
-            marked=true_cells(args.dataset, inputs.logs, dataset.pieces) if is_val else None,
-        )
+        return {
+            "words": [dataset.pieces.id_to_piece(index) for index in range(dataset.vocab)],
+            "marked": true_cells(args.dataset, inputs.logs, dataset.pieces) if is_val else None,
+        }
 
+    performance = PERFORMANCES["translation"][args.perf]
     stem = f"{args.dataset}_{args.split}_{args.perf}"
     page = f"{args.dataset}_matrices.html"
-    plot(args, performance, stem, page, load_inputs, write_page, percent=True)
+    plot(args, performance, stem, page, load_inputs, page_options)
 
 
 if __name__ == "__main__":

@@ -40,18 +40,11 @@ def plot_dynamics(
 ) -> list[Path]:
     """Write ``{path_stem}.svg``, ``.png`` and ``.csv`` of a result; return their paths.
 
-    The bytes depend only on the arguments and the version of matplotlib.
-
-    Args:
-        path_stem: path without a suffix; its directory is created.
-        result: of statistics.summarise.
-        title, options: of :func:`draw_dynamics`.
+    ``title`` and ``options`` are those of :func:`draw_dynamics`.
     """
+    rows = result_records(result)
     return write_figure(
-        path_stem,
-        lambda: draw_dynamics(result, title=title, **options),
-        result_records(result),
-        title,
+        path_stem, lambda: draw_dynamics(result, title=title, **options), rows, title
     )
 
 
@@ -59,6 +52,8 @@ def write_figure(
     path_stem: str | os.PathLike, draw: Callable[[], Figure], rows: list[dict], title: str
 ) -> list[Path]:
     """Write a figure in the style of this repository, and the numbers that it shows.
+
+    The bytes depend only on the arguments and the version of matplotlib.
 
     Args:
         path_stem: path without a suffix; its directory is created.
@@ -98,7 +93,7 @@ def draw_dynamics(
         metric: the agreement metric of ``result``, for the upper axis.
         perf_label: label of ``alpha_perfs``, such as "test accuracy", for the lower axis.
         percent: True if ``alpha_perfs`` run to 100 (translation), False for fractions.
-        unit: unit after a performance out of 100; "" for BLEU.
+        unit: unit of a performance out of 100; "" for BLEU.
         include_normal: whether to draw ``agr_normal``, the KTIW of a normal run.
     """
     figure = Figure(figsize=_SIZE)
@@ -124,20 +119,21 @@ def draw_dynamics(
 
     scale = 1 if percent else 100
     height = _draw_perf(lower, iterations, result, perf_label, scale, unit)
-    _mark_xi(upper, lower, iterations, result, scale, unit, taken=height)
+    _mark_xi((upper, lower), iterations, result, scale, unit, taken=height)
     _iteration_axis(lower, iterations)
     figure.align_ylabels([upper, lower])
     return figure
 
 
-def _draw_alpha(axes: Axes, iterations: np.ndarray, result: dict) -> tuple[float, str, str]:
-    """Draw A(α_A, α_t) with its spread; return its label (height, text, colour)."""
-    means = np.asarray(result["alpha_corrs"])
-    std = np.asarray(result["alpha_corrs_std"])
-    if std.any():
-        low, high = means - std, means + std
-        spread = "mean ± std of normal runs"
-    else:  # one run compared, as in translation: it has no spread over runs
+# A label at the right of the axes: the height that it belongs to, its text and color.
+Label = tuple[float, str, str]
+
+
+def _draw_alpha(axes: Axes, iterations: np.ndarray, result: dict) -> Label:
+    """Draw A(α_A, α_t) with its spread; return its label."""
+    means, std = np.asarray(result["alpha_corrs"]), np.asarray(result["alpha_corrs_std"])
+    low, high, spread = means - std, means + std, "mean ± std of normal runs"
+    if not std.any():  # one run compared, as in translation: it has no spread over runs
         low, high = np.asarray(result["alpha_corrs_interval"]).T
         spread = "normal run, 95% interval"
     axes.fill_between(iterations, low, high, color=_ALPHA, alpha=0.18, linewidth=0)
@@ -145,26 +141,18 @@ def _draw_alpha(axes: Axes, iterations: np.ndarray, result: dict) -> tuple[float
     return float(means[-1]), rf"$A(\alpha_A, \alpha_t)$: {spread}", _ALPHA
 
 
-def _draw_level(axes: Axes, name: str, result: dict, end_bar: int) -> tuple[float, str, str]:
+def _draw_level(axes: Axes, name: str, result: dict, end_bar: int) -> Label:
     """Draw a level agr_* as a line, its 95% interval right of the axes; return its label."""
-    formula, _, meaning, colour, dashes = LEVELS[name]
-    level = result[f"agr_{name}"]
-    axes.axhline(level, color=colour, linewidth=1.5, dashes=dashes or (None, None))
-    low, high = result[f"agr_{name}_interval"]
+    formula, _, meaning, color, dashes = LEVELS[name]
+    level, (low, high) = result[f"agr_{name}"], result[f"agr_{name}_interval"]
+    style = {"color": color, "linewidth": 1.5}
+    axes.axhline(level, dashes=dashes or (None, None), **style)
     if np.isfinite([low, high]).all():
-        axes.errorbar(
-            _bar_position(end_bar),
-            level,
-            yerr=[[max(level - low, 0)], [max(high - level, 0)]],
-            transform=axes.get_yaxis_transform(),
-            color=colour,
-            linewidth=1.5,
-            capsize=2.5,
-            marker="o",
-            markersize=3,
-            clip_on=False,
-        )
-    return float(level), f"${formula}$ = {level:.3f}: {meaning}", colour
+        ends = [[max(level - low, 0)], [max(high - level, 0)]]
+        style |= {"transform": axes.get_yaxis_transform(), "clip_on": False}
+        style |= {"capsize": 2.5, "marker": "o", "markersize": 3}
+        axes.errorbar(_bar_position(end_bar), level, yerr=ends, **style)
+    return float(level), f"${formula}$ = {level:.3f}: {meaning}", color
 
 
 def _bar_position(number: int) -> float:
@@ -172,8 +160,8 @@ def _bar_position(number: int) -> float:
     return 1.0 + 0.018 * number
 
 
-def _label_at_right(axes: Axes, labels: list[tuple[float, str, str]], bars: int) -> None:
-    """Write each label (height, text, colour) next to its line, moved apart if too close."""
+def _label_at_right(axes: Axes, labels: list[Label], bars: int) -> None:
+    """Write each label next to its line, moved apart if too close."""
     axes.relim()
     axes.autoscale_view()
     low, high = axes.get_ylim()
@@ -181,17 +169,11 @@ def _label_at_right(axes: Axes, labels: list[tuple[float, str, str]], bars: int)
     heights = np.array([(height - low) / (high - low) for height, _, _ in labels])
     inches = axes.get_position().height * _SIZE[1]
     places = _apart(heights, gap=1.5 * _LABEL_POINTS / 72 / inches)
-    for (_, text, colour), height, place in zip(labels, heights, places, strict=True):
-        start, end = _bar_position(bars), _bar_position(bars) + 0.05
-        axes.plot(
-            [start, end],
-            [height, place],
-            transform=axes.transAxes,
-            color=colour,
-            linewidth=1.5,
-            clip_on=False,
-        )
-        # The text is always dark: the paler colours would be hard to read.
+    start, end = _bar_position(bars), _bar_position(bars) + 0.05
+    style = {"transform": axes.transAxes, "linewidth": 1.5, "clip_on": False}
+    for (_, text, color), height, place in zip(labels, heights, places, strict=True):
+        axes.plot([start, end], [height, place], color=color, **style)
+        # The text is always dark: the paler colors would be hard to read.
         _note(axes, end + 0.012, place, text)
 
 
@@ -230,39 +212,29 @@ def _note(axes: Axes, x: float, y: float, text: str, color: str = _TEXT) -> None
 
 
 def _mark_xi(
-    upper: Axes,
-    lower: Axes,
-    iterations: np.ndarray,
-    result: dict,
-    scale: int,
-    unit: str,
-    taken: float,
+    axes: tuple[Axes, Axes], iterations, result: dict, scale: int, unit: str, taken: float
 ) -> None:
     """Mark ξ: a line from where the α curve first exceeds agr_unif down to the performance there.
 
     Its text is in the margin, away from the label at height ``taken``.
     """
-    colour = LEVELS["unif"].colour
+    lower = axes[1]
     place = 0.08 if taken > 0.5 else 0.82
     position = crossing(result["alpha_corrs"], result["agr_unif"])
     if position is None:
         text = "$\\xi$: none\n" + r"$\alpha$ never exceeds $A(\alpha_A, \beta^{uf})$"
         _note(lower, 1.02, place, text)
         return
-    t = iterations[position]
-    perf = scale * result["alpha_perfs"][position]
-    for axes in (upper, lower):
-        axes.axvline(t, color=colour, linewidth=1, dashes=(1, 1.5), zorder=1)
-    diamond = {"marker": "D", "color": colour, "linestyle": "none", "zorder": 4}
+    t, perf = iterations[position], scale * result["alpha_perfs"][position]
+    color = LEVELS["unif"].colour
+    for each in axes:
+        each.axvline(t, color=color, linewidth=1, dashes=(1, 1.5), zorder=1)
+    diamond = {"marker": "D", "color": color, "linestyle": "none", "zorder": 4}
     lower.plot(t, perf, markersize=7, **diamond)
-    place_of_key = {"transform": lower.transAxes, "clip_on": False}
-    lower.plot(1.03, place + 0.045, markersize=6, **diamond, **place_of_key)
-    text = (
-        rf"$\xi$ = {perf:.1f}{unit} at iteration {t:,}:"
-        + "\n"
-        + r"$\alpha$ first exceeds $A(\alpha_A, \beta^{uf})$"
-    )
-    _note(lower, 1.05, place, text)
+    key = {"transform": lower.transAxes, "clip_on": False, "markersize": 6}
+    lower.plot(1.03, place + 0.045, **diamond, **key)
+    text = rf"$\xi$ = {perf:.1f}{unit} at iteration {t:,}:"
+    _note(lower, 1.05, place, text + "\n" + r"$\alpha$ first exceeds $A(\alpha_A, \beta^{uf})$")
 
 
 def _iteration_axis(axes: Axes, iterations: np.ndarray) -> None:

@@ -12,11 +12,12 @@ from attention_dynamics.analysis.inputs import (
     add_input_options,
     summarise_inputs,
 )
+from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import count
 from attention_dynamics.names import METRICS, SHORT, Performance
 from attention_dynamics.reporting.figures import plot_dynamics
-from attention_dynamics.reporting.viewer import choose_examples, examples_at
-from attention_dynamics.storage.files import check_writable
+from attention_dynamics.reporting.viewer import attention_page, choose_examples, examples_at
+from attention_dynamics.storage.files import check_writable, write_text
 
 
 def add_plot_options(parser: argparse.ArgumentParser, drawn: str) -> None:
@@ -66,8 +67,7 @@ def plot(
     stem: str,
     page_name: str,
     load: Callable[[str, int], AnalysisInputs],
-    write_page: Callable[[Path, AnalysisInputs, list[int]], None],
-    percent: bool = False,
+    page_options: Callable[[AnalysisInputs], dict],
 ) -> None:
     """Write the page and the figures to ``--out_dir``, and print their paths.
 
@@ -77,13 +77,11 @@ def plot(
         stem: beginning of the names of the figures.
         page_name: of the page.
         load: (dataset, embedding size) -> its inputs.
-        write_page: (path, inputs, numbers of the examples in the logs) -> None; writes the page.
-        percent: whether the performance is in percent, rather than a fraction.
+        page_options: inputs -> words and options of :func:`viewer.attention_page`.
 
     Raises InputError before anything is written if an input is missing or does not fit.
     """
-    out_dir = Path(args.out_dir)
-    page = out_dir / page_name
+    page = Path(args.out_dir, page_name)
     check_writable(page)
     inputs = load(args.dataset, args.embed_dim)
     for line in inputs.missing:
@@ -96,18 +94,19 @@ def plot(
         metric: summarise_inputs(inputs, metric, args.split, performance, args.seed)
         for metric in ([args.metric] if args.metric else METRICS)
     }
-    write_page(page, inputs, examples)
+    perf, label = performance.splits[args.split]
+    options = {"perf": perf, "perf_label": label, "unit": performance.unit, **page_options(inputs)}
+    write_text(page, attention_page(inputs.logs, examples=examples, **options))
     print(page)
     for metric, result in results.items():
         paths = plot_dynamics(
-            out_dir / f"{stem}_{SHORT[metric]}",
+            page.with_name(f"{stem}_{SHORT[metric]}"),
             result,
             title=f"{args.dataset}, {args.split} examples",
             metric=metric,
-            perf_label=performance.splits[args.split][1],
-            percent=percent,
+            perf_label=label,
+            percent=isinstance(inputs.logs.trg, Ragged),
             unit=performance.unit,
             include_normal=args.include_normal,
         )
-        for path in paths:
-            print(path)
+        print(*paths, sep="\n")

@@ -1,7 +1,6 @@
 """The figures over training, and the page of coloured tokens, down to what a browser shows."""
 
 import csv
-import json
 import math
 import re
 import shutil
@@ -9,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 from conftest import GOLDEN, assert_refused, run_script
-from pages import check_self_contained, check_texts_apart, dom_of
+from pages import check_self_contained, check_texts_apart, dom_of, numbers_of
 
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
@@ -18,12 +17,7 @@ from attention_dynamics.cli import InputError
 from attention_dynamics.names import LEVELS
 from attention_dynamics.reporting.figures import draw_dynamics, plot_dynamics
 from attention_dynamics.reporting.tables import result_records
-from attention_dynamics.reporting.viewer import (
-    choose_examples,
-    examples_at,
-    token_page,
-    write_token_page,
-)
+from attention_dynamics.reporting.viewer import attention_page, choose_examples, examples_at
 
 ITERATIONS = [0, 10, 100, 1000]
 HOSTILE = '</script><script>document.title="taken over"</script>'
@@ -79,10 +73,13 @@ def plot(stem, result, **options):
     return plot_dynamics(stem, result, **{**names, **options})
 
 
-def test_plot_dynamics_writes_the_numbers_as_csv(tmp_path, result):
+def test_plot_dynamics_writes_the_numbers_as_csv_and_the_same_bytes_again(tmp_path, result):
     paths = plot(tmp_path / "figures" / "made.up_val", result)
     # A dot in the name is no suffix to be replaced.
     assert [path.name for path in paths] == [f"made.up_val.{s}" for s in ("svg", "png", "csv")]
+    again = plot(tmp_path / "again", result)
+    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
+    assert paths[1].read_bytes().startswith(b"\x89PNG")
     with open(paths[2], newline="") as stream:
         rows = list(csv.DictReader(stream))
 
@@ -105,23 +102,11 @@ def test_plot_dynamics_writes_the_numbers_as_csv(tmp_path, result):
 
 
 def test_result_records_put_xi_at_the_crossing(result):
+    assert (result["alpha_corrs"] > 0.5).tolist() == [False, False, True, True]
     rows = result_records({**result, "agr_unif": 0.5, "agr_px": 1.0, "xi_px": None})
     rows = {row["statistic"]: row for row in rows}
-    expected = result["iterations"][int(np.argmax(result["alpha_corrs"] > 0.5))]
-    assert expected == 100
     assert rows["xi_unif"]["iteration"] == 100
     assert (rows["xi_px"]["iteration"], rows["xi_px"]["value"]) == (None, None)
-
-
-def test_plot_dynamics_writes_the_same_bytes_again(tmp_path, result):
-    first = [path.read_bytes() for path in plot(tmp_path / "a" / "figure", result)]
-    second = [path.read_bytes() for path in plot(tmp_path / "b" / "figure", result)]
-    assert first == second
-    assert b"dc:date" not in first[0]
-    assert first[1].startswith(b"\x89PNG")
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [
-        "figure.csv", "figure.png", "figure.svg"
-    ]  # fmt: skip
 
 
 # All levels at one height, at the top, at the bottom, and one far outside the curve's range.
@@ -168,9 +153,7 @@ def test_choose_examples_draws_half_of_each_label_by_seed(logs):
     assert chosen == choose_examples(logs, "val", 6, seed=3)
     assert any(chosen != choose_examples(logs, "val", 6, seed=seed) for seed in range(4, 8))
     assert logs.trg[chosen].tolist() == [0, 0, 0, 1, 1, 1]
-    assert len(set(choose_examples(logs, "val", 100))) == 16
-    train = choose_examples(logs, "train", 5)
-    assert all(16 <= example < 24 for example in train) and len(train) == 5
+    assert all(16 <= example < 24 for example in choose_examples(logs, "train", 5))
     # A single label fills up.
     ones = Logs("ones", logs.src, np.ones(24, dtype=int), logs.splits, logs.index)
     assert len(choose_examples(ones, "val", 6)) == 6
@@ -178,7 +161,6 @@ def test_choose_examples_draws_half_of_each_label_by_seed(logs):
     rows = [[1] * length for length in (2, 80, 4, 90, 65, 3)]
     odd = Logs("odd", Ragged.from_rows(rows), np.ones(6), {"val": 6, "train": 0}, [])
     assert choose_examples(odd, "val", 3) == [0, 2, 5]
-    assert choose_examples(odd, "val", 9) == [0, 1, 2, 3, 4, 5]
     with pytest.raises(InputError, match="the logs of odd hold no train example"):
         choose_examples(odd, "train", 6)
 
@@ -192,39 +174,33 @@ def test_examples_at_returns_positions_of_the_split(logs):
 
 
 def test_token_page_names_what_is_missing(logs):
-    with pytest.raises(InputError, match="use the word index 9, but its vocabulary has 5 words"):
-        token_page(logs, WORDS[:5], range(16), signs(logs))
-    with pytest.raises(InputError, match="hold no run uniform"):
-        token_page(made_up_logs(("normal_A",)), WORDS, [0], signs(logs))
+    with pytest.raises(InputError, match="use a word that its vocabulary of 5 lacks"):
+        attention_page(logs, WORDS[:5], range(16), signs(logs))
+    with pytest.raises(InputError, match="no iteration that both normal_A and uniform have"):
+        attention_page(made_up_logs(("normal_A",)), WORDS, [0], signs(logs))
     diverged = made_up_logs()
     diverged.arrays["uniform", 10, "beta"][:] = np.nan
     with pytest.raises(InputError, match="not finite"):
-        token_page(diverged, WORDS, [0], signs(logs))
+        attention_page(diverged, WORDS, [0], signs(logs))
 
 
-def hostile_example(logs: Logs) -> int:
-    """A positive val example that has the hostile word."""
-    return next(e for e in range(16) if logs.trg[e] == 1 and WORDS.index(HOSTILE) in logs.src[e])
-
-
-def test_token_page_escapes_tokens(logs):
-    examples = [hostile_example(logs), 0]
-    page = token_page(logs, WORDS, examples, signs(logs))
-    assert page == token_page(logs, WORDS, examples, signs(logs))
-    assert HOSTILE not in page
-    assert "&lt;/script&gt;&lt;script&gt;document.title=" in page
-    check_self_contained(page)
-    assert "evidence planted" not in page
+def hostile_example(logs: Logs) -> tuple[int, slice]:
+    """A positive val example that has the hostile word, and the slice of its scores."""
+    hostile = WORDS.index(HOSTILE)
+    example = next(e for e in range(16) if logs.trg[e] == 1 and hostile in logs.src[e])
+    return example, slice(logs.src.offsets[example], logs.src.offsets[example + 1])
 
 
 def test_token_page_has_the_numbers_and_marks(logs):
     marked = np.isin(logs.src.values, (4, 5))
-    example = hostile_example(logs)
-    page = token_page(logs, WORDS, [example], signs(logs), marked=marked, label_names=("no", "yes"))
-    text = re.search(r'<script type="application/json" id="numbers">(.*?)</script>', page)[1]
-    numbers = json.loads(text)
+    example, place = hostile_example(logs)
+    options = {"perf": "test_acc", "label_names": ("no", "yes")}
+    page = attention_page(logs, WORDS, [example], signs(logs), marked=marked, **options)
+    assert '<span class="label">yes</span>' in page
+    check_self_contained(page)
+    assert HOSTILE not in page and "&lt;/script&gt;&lt;script&gt;document.title=" in page
+    numbers = numbers_of(page)
     assert numbers["iterations"] == ITERATIONS
-    place = slice(logs.src.offsets[example], logs.src.offsets[example + 1])
     for number, t in enumerate(ITERATIONS):
         scores = numbers["scores"][0]
         # Four significant digits: a relative error of 5e-4 at most.
@@ -236,29 +212,28 @@ def test_token_page_has_the_numbers_and_marks(logs):
     # One planted word in each sentence, one sample of the mark in the legend.
     assert len(re.findall(r'class="token[^"]* marked"', page)) == marked[place].sum()
     assert "evidence planted" in page
-    assert '<span class="label">yes</span>' in page
+    assert "evidence planted" not in attention_page(logs, WORDS, [example], signs(logs))
 
 
-def test_token_page_colours_the_words_in_a_browser(tmp_path, logs):
-    example = hostile_example(logs)
+def test_token_page_colors_the_words_in_a_browser(tmp_path, logs):
+    example, place = hostile_example(logs)
+    options = {"perf": "test_acc", "perf_label": "test accuracy"}
     page = tmp_path / "page.html"
-    write_token_page(page, logs, WORDS, [example], signs(logs))
-    place = slice(logs.src.offsets[example], logs.src.offsets[example + 1])
+    page.write_text(attention_page(logs, WORDS, [example], signs(logs), **options))
     for t in (10, 1000):
         dom = dom_of(f"{page.as_uri()}#iteration={t}", tmp_path / "profile")
         percent = 100 * logs.metas["normal_A", t, "test_acc"]
         assert f"<b>iteration {t}</b>" in dom
         assert f"test accuracy: normal_A {percent:.1f}%" in dom
-        found = re.findall(r"--a: ?([\d.]+); --up: ?([\d.]+); --down: ?([\d.]+);\" title", dom)
+        found = re.findall(r"--a: ?([\d.]+); --up: ?([\d.]+); --down: ?([\d.]+);", dom)
         alpha = logs.arrays["normal_A", t, "alpha"][place]
         beta = logs.arrays["uniform", t, "beta"][place]  # a positive example: the sign is +1
         votes = beta / np.abs(beta).max()
         expected = np.stack([alpha / alpha.max(), votes.clip(0), (-votes).clip(0)], axis=1)
-        # Rounded twice: to four significant digits in the page, to three decimals in the colours.
+        # Rounded twice: to four significant digits in the page, to three decimals in the colors.
         np.testing.assert_allclose(np.array(found, dtype=float), expected, atol=2e-3)
         # The hostile token is a word on the page, and nothing that ran.
         assert "<title>made_up: where attention goes</title>" in dom
-        assert "&lt;/script&gt;&lt;script&gt;document.title=" in dom
 
 
 def test_plot_dynamics_script_reads_published_logs(tmp_path):
@@ -267,22 +242,16 @@ def test_plot_dynamics_script_reads_published_logs(tmp_path):
     (tmp_path / "outputs" / "Furd_logistic_beta.pkl").unlink()
     options = ("--dataset", "Furd", "--metric", "top 5% match", "--examples", 7)
     done = run_script("classification/plot_dynamics.py", *options, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[0].startswith("outputs/Furd_logistic_beta.pkl does not exist")
-    assert lines[0].endswith("python logistic_beta.py --dataset Furd")
-    assert lines[1:] == [
+    missing, *paths = done.stdout.splitlines()
+    assert missing.startswith("outputs/Furd_logistic_beta.pkl does not exist")
+    assert missing.endswith("python logistic_beta.py --dataset Furd")
+    assert paths == [
         "figures/Furd_tokens.html",
         *(f"figures/Furd_val_top5.{suffix}" for suffix in ("svg", "png", "csv")),
     ]
-    assert sorted(lines[1:]) == sorted(
-        path.relative_to(tmp_path).as_posix() for path in (tmp_path / "figures").iterdir()
+    assert len([*(tmp_path / "figures").iterdir()]) == 4
+    assert 'val example 7: <span class="label">' in (tmp_path / paths[0]).read_text()
+    done = run_script(
+        "classification/plot_dynamics.py", *options, "--num_examples", 2, cwd=tmp_path
     )
-    page = (tmp_path / "figures" / "Furd_tokens.html").read_text()
-    assert 'val example 7: <span class="label">' in page
-
-
-def test_plot_dynamics_script_rejects_two_ways_to_choose(tmp_path):
-    options = ("--dataset", "Furd", "--examples", 1, "--num_examples", 2)
-    done = run_script("classification/plot_dynamics.py", *options, cwd=tmp_path)
     assert_refused(done, "--num_examples has nothing to choose")

@@ -32,7 +32,7 @@ from attention_dynamics.analysis.logs import Logs, published_layout, save_logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import InputError, one_line
 from attention_dynamics.names import PERFORMANCES
-from attention_dynamics.reporting.viewer import matrix_page, token_page
+from attention_dynamics.reporting.viewer import attention_page
 from attention_dynamics.runs import checkpoints, configs, paths, records
 from attention_dynamics.runs.training import Training
 from attention_dynamics.storage.files import json_text, write_json, write_pickle, write_text
@@ -126,7 +126,7 @@ def read_classification_logs(classification: SimpleNamespace) -> None:
     for metric in ("top 5% match", "kendall tau"):
         check_result(summarise_inputs(inputs, metric, "val", accuracy, 0))
     words = [f"w{number}" for number in range(2000)]
-    token_page(logs, words, list(logs.examples("val")), inputs.beta_sign).encode()
+    attention_page(logs, words, list(logs.examples("val")), inputs.beta_sign).encode()
 
 
 def check_result(result: dict) -> None:
@@ -381,7 +381,7 @@ def read_translation_logs(translation: SimpleNamespace) -> None:
     for metric in ("top 5% match", "kendall tau"):
         check_result(summarise_inputs(inputs, metric, "val", accuracy, 0))
     pieces = [f"▁w{number}" for number in range(2000)]
-    matrix_page(inputs.logs, pieces, list(inputs.logs.examples("val"))).encode()
+    attention_page(inputs.logs, pieces, list(inputs.logs.examples("val"))).encode()
 
 
 def logs_of_pieces(folder, scripts):

@@ -22,7 +22,7 @@ from torch import nn
 from attention_dynamics.analysis.logs import Logs, load_logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import InputError, one_line
-from attention_dynamics.reporting.viewer import matrix_page, token_page
+from attention_dynamics.reporting.viewer import attention_page
 from attention_dynamics.runs.checkpoints import load_checkpoint, save_checkpoint
 from attention_dynamics.runs.configs import read_log_config
 from attention_dynamics.runs.records import read_run
@@ -414,9 +414,9 @@ def test_tokens_are_text_on_the_pages(is_pair):
     for words in (ATTACK, [f"word{n}" for n in range(len(ATTACK))]):
         vocabulary = ["<pad>", "<s>", "</s>", "<unk>", *words]
         if is_pair:
-            page = matrix_page(logs, [f"▁{word}" for word in vocabulary], [0])
+            page = attention_page(logs, [f"▁{word}" for word in vocabulary], [0])
         else:
-            page = token_page(logs, vocabulary, [0], np.ones(logs.num_scores))
+            page = attention_page(logs, vocabulary, [0], np.ones(logs.num_scores))
         pages.append(Tags(page))
     assert pages[0].tags == pages[1].tags
     assert all(any(word in text for text in pages[0].text) for word in ATTACK)

@@ -1,6 +1,5 @@
 """Figures, tables and the page of matrices of translation, down to what a browser shows."""
 
-import csv
 import json
 import re
 import shutil
@@ -9,20 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import GOLDEN, assert_refused, run_script
-from pages import check_self_contained, check_texts_apart, dom_of
+from pages import check_self_contained, check_texts_apart, dom_of, numbers_of
 
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.analysis.statistics import summarise
-from attention_dynamics.cli import InputError
-from attention_dynamics.reporting.figures import draw_dynamics, plot_dynamics
+from attention_dynamics.reporting.figures import draw_dynamics
 from attention_dynamics.reporting.tables import curve_rows, level_rows, result_tables
-from attention_dynamics.reporting.viewer import (
-    choose_examples,
-    examples_at,
-    matrix_page,
-    write_matrix_page,
-)
+from attention_dynamics.reporting.viewer import attention_page, choose_examples
 
 ITERATIONS = [0, 50, 500, 4000]
 HOSTILE = '▁</script><script>document.title="taken over"</script>'
@@ -93,38 +86,22 @@ def result(logs) -> dict:
     return summary(logs)
 
 
-def test_draw_dynamics_in_percent(tmp_path, result):
+def test_draw_dynamics_in_percent_and_bleu(logs, result):
     options = {"title": "made up", "metric": METRIC, "percent": True}
-    labels = {"perf_label": "validation token accuracy"}
-    figure = draw_dynamics(result, **options, **labels)
-    upper, lower = figure.axes
-    written = [text.get_text() for text in (*upper.texts, *lower.texts)]
+    figure = draw_dynamics(result, **options, perf_label="validation token accuracy")
+    written = [text.get_text() for axes in figure.axes for text in axes.texts]
     assert f"$A(\\beta^{{ibm1}}, \\beta^{{uf}})$ = {result['agr_ibm1']:.3f}: IBM Model 1" in written
     assert any("normal run, 95% interval" in text for text in written)
-    assert lower.get_ylabel() == "validation token accuracy (%)"
+    assert figure.axes[1].get_ylabel() == "validation token accuracy (%)"
     assert any(f"{result['xi_unif']:.1f}% at iteration" in text for text in written)
-    low, high = lower.get_ylim()
+    low, high = figure.axes[1].get_ylim()
     assert -10 < low < 5 and 60 < high < 70  # percent already: not times 100
     check_texts_apart(figure)
-    paths = plot_dynamics(tmp_path / "figure", result, **options, **labels)
-    with open(paths[2], newline="") as stream:
-        rows = {row["statistic"]: row for row in csv.DictReader(stream)}
-    assert float(rows["agr_ibm1"]["value"]) == result["agr_ibm1"]
-    assert float(rows["xi_ibm1"]["value"]) == result["xi_ibm1"]
-    svg = paths[0].read_text()
-    # Names of xml vocabularies are no addresses that a reader would fetch.
-    assert not re.search(r'(href|src)="(?!#)', svg)
-
-
-def test_draw_dynamics_writes_no_percent_sign_after_bleu(logs):
-    result = summary(logs, kind="bleu")
-    figure = draw_dynamics(
-        result, title="t", metric=METRIC, perf_label="BLEU", percent=True, unit=""
-    )
-    _, lower = figure.axes
-    assert lower.get_ylabel() == "BLEU"
-    xi = next(text.get_text() for text in lower.texts if "xi" in text.get_text())
-    assert f"{result['xi_unif']:.1f} at iteration" in xi and "%" not in xi
+    bleu = summary(logs, kind="bleu")
+    figure = draw_dynamics(bleu, **options, perf_label="BLEU", unit="")
+    assert figure.axes[1].get_ylabel() == "BLEU"
+    xi = next(text.get_text() for text in figure.axes[1].texts if "xi" in text.get_text())
+    assert f"{bleu['xi_unif']:.1f} at iteration" in xi and "%" not in xi
     check_texts_apart(figure)
 
 
@@ -146,132 +123,78 @@ def test_tables_have_no_spread_of_a_single_run(logs, result):
     assert "±" not in result_tables(results, "token accuracy", "text")
 
 
-def test_choose_examples_draws_pairs_by_seed(logs):
-    chosen = choose_examples(logs, "val", 6, seed=3)
-    assert chosen == choose_examples(logs, "val", 6, seed=3) == sorted(set(chosen))
-    assert len(chosen) == 6 and all(example < 16 for example in chosen)
-    assert any(chosen != choose_examples(logs, "val", 6, seed=seed) for seed in range(4, 8))
-
-
 def test_choose_examples_prefers_pairs_of_moderate_length():
-    def pair(src_len, trg_len):
-        return [1] * src_len, [1] * trg_len
-
     lengths = [(5, 5), (4, 8), (8, 4), (20, 20), (21, 8), (8, 21)]
-    src, trg = (
-        Ragged.from_rows(rows) for rows in zip(*(pair(*both) for both in lengths), strict=True)
-    )
+    src, trg = (Ragged.from_rows([[1] * n for n in side]) for side in zip(*lengths, strict=True))
     logs = Logs("lengths", src, trg, {"val": 6, "train": 0}, np.arange(6))
     assert choose_examples(logs, "val", 10) == [0, 3]
-    with pytest.raises(InputError, match="the logs of lengths hold no train example"):
-        choose_examples(logs, "train", 10)
     rest = Logs("rest", src.take([1, 4, 5]), trg.take([1, 4, 5]), {"val": 3, "train": 0}, [])
     assert choose_examples(rest, "val", 2) == [0, 1]
 
 
-def test_matrix_page_names_missing_pieces_and_shows_common_iterations(logs):
-    with pytest.raises(InputError, match="use the piece index 11, but its vocabulary has 5 pieces"):
-        matrix_page(logs, PIECES[:5], range(16))
-    apart = made_up_logs()
-    apart.arrays = {
-        key: value for key, value in apart.arrays.items() if key[1] == 0 or key[0] != "uniform"
-    }
-    assert numbers_of(matrix_page(apart, PIECES, [0]))["iterations"] == [0]
-
-
-def hostile_pair(logs: Logs) -> int:
-    """A val pair with the hostile piece on both sides."""
-    hostile = PIECES.index(HOSTILE)
-    return next(e for e in range(16) if hostile in logs.src[e] and hostile in logs.trg[e])
-
-
-def numbers_of(page: str) -> dict:
-    text = re.search(r'<script type="application/json" id="numbers">(.*?)</script>', page)[1]
-    return json.loads(text)
-
-
-def test_matrix_page_escapes_pieces(logs):
-    page = matrix_page(logs, PIECES, [hostile_pair(logs), 0])
-    assert "<script>document" not in page
-    assert "&lt;/script&gt;&lt;script&gt;document.title=" in page
-    check_self_contained(page)
-    assert "true word alignment" not in page
-
-
 def test_matrix_page_has_the_numbers_and_marks(logs):
-    marked = truth_of(logs.src, logs.trg)
-    example = examples_at(logs, "train", [2])[0]
-    page = matrix_page(logs, PIECES, [example], perf="train_acc", marked=marked)
-    numbers = numbers_of(page)
+    marked, example = truth_of(logs.src, logs.trg), 16 + 2
+    page = attention_page(logs, PIECES, [example], perf="train_acc", marked=marked)
+    assert "train pair 2" in page and "true word alignment" in page
+    numbers, place = numbers_of(page), place_of(logs, example)
     assert numbers["iterations"] == ITERATIONS
-    place = place_of(logs, example)
     for number, t in enumerate(ITERATIONS):
-        scores = numbers["scores"][0]
         # Six significant digits: a relative error of 5e-6 at most.
         for run, kind in (("normal_A", "alpha"), ("uniform", "beta")):
             exact = logs.arrays[run, t, kind][place]
-            np.testing.assert_allclose(scores[kind][number], exact, rtol=5e-6)
+            np.testing.assert_allclose(numbers["scores"][0][kind][number], exact, rtol=5e-6)
         assert numbers["perfs"]["uniform"][number] == logs.metas["uniform", t, "train_acc"]
-    rows, columns = len(logs.trg[example]) - 1, len(logs.src[example])
-    # Without JavaScript the last checkpoint is shown: α and e^β over the highest of a row.
-    cells = re.findall(r'<td class="cell([^"]*)" style="--v:([\d.]+)">', page)
-    assert len(cells) == 2 * rows * columns
-    alpha = logs.arrays["normal_A", 4000, "alpha"][place].reshape(rows, columns)
-    beta = logs.arrays["uniform", 4000, "beta"][place].reshape(rows, columns)
-    expected = [alpha / alpha.max(axis=1)[:, None], np.exp(beta - beta.max(axis=1)[:, None])]
-    shown = np.array([float(value) for _, value in cells]).reshape(2, rows, columns)
-    np.testing.assert_allclose(shown, expected, atol=6e-4)  # rounded to three decimals
-    tops = np.array([" top" in classes for classes, _ in cells]).reshape(2, rows, columns)
-    np.testing.assert_array_equal(tops.argmax(axis=2), [alpha.argmax(axis=1), beta.argmax(axis=1)])
-    assert (tops.sum(axis=2) == 1).all()
-    trues = np.array([" true" in classes for classes, _ in cells]).reshape(2, rows, columns)
-    np.testing.assert_array_equal(trues[0].ravel(), marked[place])
-    np.testing.assert_array_equal(trues[1].ravel(), marked[place])
-    assert "train pair 2" in page and "true word alignment" in page
+    cells = re.findall(r'<td class="cell([^"]*)">', page)
+    assert [bool(cell) for cell in cells] == [*marked[place], *marked[place]]
+    apart = made_up_logs()
+    for t in ITERATIONS[1:]:
+        del apart.arrays["uniform", t, "beta"], apart.arrays["uniform", t, "alpha"]
+    page = attention_page(apart, PIECES, [0])
+    assert numbers_of(page)["iterations"] == [0]
+    assert "true word alignment" not in page
 
 
 def test_matrix_page_shows_pieces_as_words():
     src, trg = Ragged.from_rows([[1, 4, 6, 7, 8, 2]]), Ragged.from_rows([[1, 5, 3, 2]])
     logs = Logs("one", src, trg, {"val": 1, "train": 0}, np.arange(1))
-    for run, kind in (("normal_A", "alpha"), ("uniform", "beta")):
-        for other in ("alpha", "beta"):
-            logs.arrays[run, 0, other] = np.zeros(18, dtype=np.float32)
-        logs.arrays[run, 0, kind] = np.full(18, -1 if kind == "beta" else 1 / 6, dtype=np.float32)
-    page = matrix_page(logs, PIECES, [0])
+    for run in ("normal_A", "uniform"):
+        for kind in ("alpha", "beta"):
+            logs.arrays[run, 0, kind] = np.zeros(18, dtype=np.float32)
+    page = attention_page(logs, PIECES, [0])
     columns = re.findall(r'<th scope="col"[^>]*><span>([^<]*)</span>', page)
     assert columns == 2 * ["&lt;s&gt;", "Mann", "·nes", ",", "␣", "&lt;/s&gt;"]
     rows = re.findall(r'<th scope="row"[^>]*>([^<]*)</th>', page)
     assert rows == 2 * ["man", "&lt;unk&gt;", "&lt;/s&gt;"]
     assert "Mannnes, → man&lt;unk&gt;" in page
-    assert 'class="special"' in page
 
 
-def test_matrix_page_colours_the_cells_in_a_browser(tmp_path, logs):
-    example = hostile_pair(logs)
-    marked = truth_of(logs.src, logs.trg)
+def test_matrix_page_colors_the_cells_in_a_browser(tmp_path, logs):
+    hostile = PIECES.index(HOSTILE)
+    example = next(e for e in range(16) if hostile in logs.src[e] and hostile in logs.trg[e])
+    marked, place = truth_of(logs.src, logs.trg), place_of(logs, example)
+    options = {"perf": "val_acc", "perf_label": "token accuracy", "marked": marked}
     page = tmp_path / "page.html"
-    write_matrix_page(page, logs, PIECES, [example], marked=marked)
-    place = place_of(logs, example)
-    rows, columns = len(logs.trg[example]) - 1, len(logs.src[example])
-    truth = marked[place].reshape(rows, columns)
+    page.write_text(attention_page(logs, PIECES, [example], **options))
+    check_self_contained(page.read_text())
+    assert "<script>document" not in page.read_text()
+    shape = rows, columns = len(logs.trg[example]) - 1, len(logs.src[example])
+    truth = marked[place].reshape(shape)
     for t in (50, 4000):
         dom = dom_of(f"{page.as_uri()}#iteration={t}", tmp_path / "profile")
         assert f"<b>iteration {t}</b>" in dom
-        percent = logs.metas["normal_A", t, "val_acc"]
-        assert f"validation token accuracy: normal_A {percent:.1f}%" in dom
+        assert f"token accuracy: normal_A {logs.metas['normal_A', t, 'val_acc']:.1f}%" in dom
         cells = re.findall(r'<td class="cell([^"]*)" style="--v: ?([\d.]+);?">', dom)
-        alpha = logs.arrays["normal_A", t, "alpha"][place].reshape(rows, columns)
-        beta = logs.arrays["uniform", t, "beta"][place].reshape(rows, columns)
+        alpha = logs.arrays["normal_A", t, "alpha"][place].reshape(shape)
+        beta = logs.arrays["uniform", t, "beta"][place].reshape(shape)
         expected = [alpha / alpha.max(axis=1)[:, None], np.exp(beta - beta.max(axis=1)[:, None])]
         shown = np.array([float(value) for _, value in cells]).reshape(2, rows, columns)
         np.testing.assert_allclose(shown, expected, atol=6e-4)  # rounded to three decimals
         tops = [" top" in classes for classes, _ in cells]
         tops = np.array(tops).reshape(2, rows, columns).argmax(axis=2)
         np.testing.assert_array_equal(tops, [alpha.argmax(axis=1), beta.argmax(axis=1)])
-        same = (tops[0] == tops[1]).sum()
-        assert f"in the same place in {same} of {rows} rows" in dom
-        aligned = truth.any(axis=1).sum()
+        assert f"in the same place in {(tops[0] == tops[1]).sum()} of {rows} rows" in dom
         found = [truth[np.arange(rows), top].sum() for top in tops]
+        aligned = truth.any(axis=1).sum()
         assert f"α in {found[0]}, β^uf in {found[1]} of {aligned}" in dom
         # The hostile piece is a word on the page, and nothing that ran.
         assert "<title>made_up: where attention goes</title>" in dom
