@@ -93,7 +93,8 @@ def output(
             if isinstance(earlier, dict):
                 check_same_settings(f"{path} exists and is", earlier, settings)
             raise InputError(
-                f"{path} exists without a record that fits it; --overwrite replaces it"
+                f"{path} exists, but its record {path.with_suffix('.json')} is missing or "
+                "malformed, or that of another file; --overwrite replaces it"
             )
         if overwrite or out.is_current:
             out.remove_unfinished()
