@@ -123,17 +123,6 @@ def loss_of(model: AttentionTranslator, batch: tuple[torch.Tensor, ...]) -> torc
     return F.nll_loss(log_probs.flatten(0, 1), trg[1:].flatten(), ignore_index=PAD)
 
 
-def train_step(
-    model: AttentionTranslator, optimizer: torch.optim.Optimizer, batch: tuple[torch.Tensor, ...]
-) -> float:
-    """One update on a batch; returns its loss."""
-    optimizer.zero_grad()
-    loss = loss_of(model, batch)
-    loss.backward()
-    optimizer.step()
-    return loss.item()
-
-
 @torch.no_grad()
 def token_scores(
     model: AttentionTranslator, pairs: list[Pair], batch_size: int
@@ -165,35 +154,28 @@ class Scores(NamedTuple):
 def pair_scores(
     model: AttentionTranslator, pairs: list[Pair], batch_size: int, with_grad: bool
 ) -> list[Scores]:
-    """α, β and, if ``with_grad``, Δ of all pairs, in batches in file order."""
-    model.eval()
-    scores = []
-    for batch in batches(pairs, batch_size):
-        alpha, beta = alpha_and_beta(model, batch)
-        grad = gate_gradients(model, batch) if with_grad else None
-        first = len(scores)
-        for column, (src, trg) in enumerate(pairs[first : first + batch_size]):
-            real = slice(0, len(trg) - 1), column, slice(0, len(src))
-            scores.append(Scores(alpha[real], beta[real], grad[real] if with_grad else None))
-    return scores
-
-
-@torch.no_grad()
-def alpha_and_beta(
-    model: AttentionTranslator, batch: tuple[torch.Tensor, ...]
-) -> tuple[np.ndarray, np.ndarray]:
-    """α and β of a batch, each ``(trg_len - 1, batch, src_len)``; what stands on padding is void.
+    """α, β and, if ``with_grad``, Δ of all pairs, in batches in file order.
 
     β_ts is the log-probability of the correct target if all attention sat on s.
     """
-    src, src_lengths, trg = batch
-    _, alpha, decoded, states = model(src, src_lengths, trg[:-1])
-    targets = trg[1:].unsqueeze(-1)
-    columns = []
-    for state in states:  # (batch, 2 * hidden)
-        log_probs = model.log_probs(decoded, state.expand(len(decoded), -1, -1))
-        columns.append(log_probs.gather(-1, targets).squeeze(-1))
-    return alpha.numpy(), torch.stack(columns, dim=-1).numpy()
+    model.eval()
+    scores = []
+    for src, src_lengths, trg in batches(pairs, batch_size):
+        targets = trg[1:].unsqueeze(-1)
+        with torch.no_grad():
+            _, alpha, decoded, states = model(src, src_lengths, trg[:-1])
+            columns = []
+            for state in states:  # (batch, 2 * hidden)
+                log_probs = model.log_probs(decoded, state.expand(len(decoded), -1, -1))
+                columns.append(log_probs.gather(-1, targets).squeeze(-1))
+            beta = torch.stack(columns, dim=-1)  # (trg_len - 1, batch, src_len)
+        grad = gate_gradients(model, (src, src_lengths, trg)) if with_grad else None
+        first = len(scores)
+        for column, (src_ids, trg_ids) in enumerate(pairs[first : first + batch_size]):
+            real = slice(0, len(trg_ids) - 1), column, slice(0, len(src_ids))
+            found = alpha[real].numpy(), beta[real].numpy()
+            scores.append(Scores(*found, grad[real] if with_grad else None))
+    return scores
 
 
 def gate_gradients(model: AttentionTranslator, batch: tuple[torch.Tensor, ...]) -> np.ndarray:
@@ -221,19 +203,11 @@ def gate_gradients(model: AttentionTranslator, batch: tuple[torch.Tensor, ...]) 
 def beam_search(
     model: AttentionTranslator, src: list[int], beam_size: int = 5, max_len: int = 100
 ) -> list[int]:
-    """The best translation of one sentence by the sum of log-probabilities, length not normalised.
+    """The best translation of one sentence by the sum of log-probabilities, as ids.
 
     Of all continuations of the ``beam_size`` hypotheses the best ``beam_size`` are kept; a finished
-    one stays among them as its own continuation. The search ends when the best is finished.
-
-    Args:
-        model: the translator.
-        src: ids with ``<s>`` and ``</s>``.
-        beam_size: hypotheses kept; 1 is greedy decoding.
-        max_len: tokens of a hypothesis, ``<s>`` and ``</s>`` counted, at most.
-
-    Returns:
-        ids without ``<s>`` and ``</s>``.
+    one stays among them as its own continuation. The search ends when the best is finished, or has
+    ``max_len`` tokens, ``<s>`` and ``</s>`` counted.
     """
     model.eval()
     states, (h, c) = model.encode(torch.tensor(src).unsqueeze(1), torch.tensor([len(src)]))
@@ -264,21 +238,6 @@ def beam_search(
     return [word for word in hypotheses[0] if word not in (BOS, EOS)]
 
 
-@torch.no_grad()
-def greedy(model: AttentionTranslator, src: list[int], max_len: int = 100) -> list[int]:
-    """The most probable piece at each position of one sentence; arguments as in beam search."""
-    model.eval()
-    src_lengths = torch.tensor([len(src)])
-    states, state = model.encode(torch.tensor(src).unsqueeze(1), src_lengths)
-    found = [BOS]
-    while len(found) < max_len and found[-1] != EOS:
-        decoded, state = model.decoder_lstm(model.embedding(torch.tensor([[found[-1]]])), state)
-        alpha = model.attention(decoded, states, src_lengths)
-        context = torch.einsum("tbs,sbh->tbh", alpha, states)
-        found.append(int(model.log_probs(decoded, context).argmax()))
-    return [word for word in found if word not in (BOS, EOS)]
-
-
 # --- the baselines ---
 
 
@@ -304,13 +263,8 @@ class EmbeddingTranslator(nn.Module):
 def embedding_loss(
     model: EmbeddingTranslator, batch: tuple[torch.Tensor, ...], published_targets: bool = False
 ) -> torch.Tensor:
-    """-Σ log p of the target pieces of a batch.
-
-    Args:
-        model: the baseline.
-        batch: as :func:`batches` makes them.
-        published_targets: count ``<s>`` and padding as targets too (departure 5).
-    """
+    """-Σ log p of the target pieces of a batch; those of padding and ``<s>`` too if published
+    (departure 5)."""
     src, src_lengths, trg = batch
     log_probs = model(src, src_lengths)  # (batch, vocab)
     targets = trg if published_targets else trg[1:]  # (trg_len, batch)
@@ -318,20 +272,6 @@ def embedding_loss(
     if published_targets:
         return -right.sum()
     return -(right * (targets.T != PAD)).sum()
-
-
-def embedding_epoch(
-    model: EmbeddingTranslator,
-    optimizer: torch.optim.Optimizer,
-    pairs: list[Pair],
-    batch_size: int,
-    published_targets: bool = False,
-) -> None:
-    """An update on each batch of ``pairs``, in their order."""
-    for batch in batches(pairs, batch_size):
-        optimizer.zero_grad()
-        embedding_loss(model, batch, published_targets).backward()
-        optimizer.step()
 
 
 def ibm1(pairs: list[Pair], iterations: int) -> dict[tuple[int, int], float]:
