@@ -14,7 +14,6 @@ import resource
 import shutil
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -26,32 +25,26 @@ from tiny_task import make_tiny_task
 VOLATILE = {
     "started", "finished", "commit", "seconds", "seconds_per_step", "training_seconds",
     "peak_memory_mb",
-    # of the Trainer; train_loss is left out of a run that went on
+    # of the Trainer; a resumed run has no train_loss
     "train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second",
     "eval_runtime", "eval_samples_per_second", "eval_steps_per_second",
     "predict_runtime", "predict_samples_per_second", "predict_steps_per_second",
 }  # fmt: skip
 
-# What takes long to import; torch asks for its compiler when the first optimizer is made.
+# What takes long to import; torch imports its compiler when the first optimizer is made.
 PRELOADED = [
     "torch", "torch._dynamo", "scipy.stats", "sentencepiece", "sacrebleu", "tqdm",
     "transformers.trainer", "accelerate", "sklearn.metrics", "attention_dynamics.reporting.figures",
     "attention_dynamics.analysis.logs", "attention_dynamics.runs.training",
 ]  # fmt: skip
 
-
-# Seconds that a process may take; a machine may be very busy.
-PATIENCE = 900
+PATIENCE = 900  # seconds that a process may take; a machine may be very busy
 
 
 class Case(NamedTuple):
-    """A script to be killed.
+    """A script to be killed, its options, the cases that make what it reads, and patches.
 
-    Attributes:
-        script: from the root of the repository.
-        args: its options.
-        before: cases that make what it reads.
-        patches: values of module attributes that make it small: {"training.GOOD": 0.3}.
+    The patches are values of module attributes that make it small.
     """
 
     script: str
@@ -69,49 +62,43 @@ PAPA = (
     "--save_strategy steps --save_steps 2 --save_total_limit 3 --static_heads_dir constants "
     "--disable_tqdm true --learning_rate 1e-3 --use_cpu true"
 )
-COPYING = "--hidden_dim 8 --bsize 4 --device cpu"
+MULTIHEAD = (
+    "--hidden_dim 8 --bsize 4 --device cpu --seq_length 3 --num_steps 21 --num_good 3 --num_bad 3 "
+    "--num_random 3 --num_heads 2 --num_samples 2 --jobs 1"
+)
+COPYING = (
+    "--hidden_dim 8 --bsize 4 --device cpu --no_rep --num_vocab 6 --seq_length 5 --save_every 3"
+)
+SEQ2SEQ = "SequenceCopying/seq2seq.py"
 CLASSIFIER = "--dataset small --steps 60 --save_every 7 --custom_saves 0,5,11,40"
 TRANSLATOR = "--dataset small --epochs 6 --save_every 4 --custom_saves 3,9"
 CASES = {
-    "classifier": Case("classification/train_classifier.py", f"{CLASSIFIER} --seed 20"),
-    "classifier_13": Case("classification/train_classifier.py", f"{CLASSIFIER} --seed 13"),
-    "classifier_12": Case(
-        "classification/train_classifier.py", f"{CLASSIFIER} --seed 12 --uniform"
-    ),
-    "words": Case("classification/embedding_beta.py", "--dataset small --epochs 12 --bsize 8"),
+    **{
+        f"{name}{suffix}": Case(script, f"{options} --seed {seed}")
+        for name, script, options in (
+            ("classifier", "classification/train_classifier.py", CLASSIFIER),
+            ("translator", "translation/train_translation.py", TRANSLATOR),
+        )
+        for suffix, seed in (("", "20"), ("_13", "13"), ("_12", "12 --uniform"))
+    },
     "classifier_dump": Case(
         "classification/eval_dump.py",
         "--dataset small",
         ("classifier", "classifier_13", "classifier_12"),
     ),
-    "translator": Case("translation/train_translation.py", f"{TRANSLATOR} --seed 20"),
-    "translator_13": Case("translation/train_translation.py", f"{TRANSLATOR} --seed 13"),
-    "translator_12": Case("translation/train_translation.py", f"{TRANSLATOR} --seed 12 --uniform"),
-    "pieces": Case("translation/embedding_beta.py", "--dataset small --epochs 8 --bsize 8"),
+    "words": Case("classification/embedding_beta.py", "--dataset small --epochs 12 --bsize 8"),
     "translator_dump": Case(
         "translation/eval_dump.py",
         "--dataset small --include_train_subset --eval_bleu last",
         ("translator", "translator_13", "translator_12"),
     ),
-    "copying": Case(
-        "SequenceCopying/seq2seq.py",
-        f"{COPYING} --no_rep --num_vocab 6 --seq_length 5 --steps_s1 40 --save_every 3 "
-        "--seeds 3,5,6 --jobs 1",
-    ),
-    "copying_batched": Case(
-        "SequenceCopying/seq2seq.py",
-        f"{COPYING} --no_rep --num_vocab 6 --seq_length 5 --steps_s1 40 --save_every 3 "
-        "--seeds 3,5 --grouping batched",
-    ),
-    "copying_jobs": Case(
-        "SequenceCopying/seq2seq.py",
-        f"{COPYING} --no_rep --num_vocab 6 --seq_length 5 --steps_s1 120 --save_every 3 "
-        "--seeds 3,5,6 --jobs 2",
-    ),
+    "pieces": Case("translation/embedding_beta.py", "--dataset small --epochs 8 --bsize 8"),
+    "copying": Case(SEQ2SEQ, f"{COPYING} --steps_s1 40 --seeds 3,5,6 --jobs 1"),
+    "copying_batched": Case(SEQ2SEQ, f"{COPYING} --steps_s1 40 --seeds 3,5 --grouping batched"),
+    "copying_jobs": Case(SEQ2SEQ, f"{COPYING} --steps_s1 120 --seeds 3,5,6 --jobs 2"),
     "multihead": Case(
         "SequenceCopying/multihead.py",
-        f"{COPYING} --seq_length 3 --num_steps 21 --num_good 3 --num_bad 3 --num_random 3 "
-        "--num_heads 2 --num_samples 2 --jobs 1",
+        MULTIHEAD,
         patches={"training.GOOD": 0.3, "training.TRIAL_EVALUATION_SIZE": 40},
     ),
     "papa_constants": Case(
@@ -131,44 +118,21 @@ CASES = {
 }
 
 
-def start(
-    folder: Path,
-    case: Case,
-    kill_at: int | None = None,
-    largest: int | None = None,
-    terminate: bool = False,
-):
-    """The process that runs ``case`` in ``folder``.
-
-    It kills itself at file event ``kill_at``, and can write no file of more than ``largest`` bytes.
-    With ``terminate`` it gets SIGTERM in the middle of the first write of its resume state, again
-    at each file event of the following 10 ms, and at their end.
-    """
+def start(folder: Path, case: Case, **faults):
+    """The process that runs ``case`` in ``folder``, with the ``faults`` of :func:`_run`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    process = context.Process(target=_run, args=(folder, case, kill_at, largest, terminate))
+    process = context.Process(target=_run, args=(folder, case), kwargs=faults)
     process.start()
     return process
 
 
 def finish(folder: Path, case: Case) -> int:
-    """Run ``case`` to its end; how many file events it took. AssertionError when it fails."""
+    """Run ``case`` to its end and return the number of its file events."""
     process = start(folder, case)
     process.join(PATIENCE)
     assert process.exitcode == 0, output_of(folder)
     return int((folder / "events.txt").read_text())
-
-
-def assert_ended_in_one_line(folder: Path, case: Case, process) -> None:
-    """The process has ended with exit code 1 or 2, one line that says why, and no half file."""
-    process.join(PATIENCE)
-    printed = output_of(folder)
-    assert process.exitcode in (1, 2), printed
-    assert "Traceback" not in printed, printed
-    name = case.script.split("/")[1]
-    assert printed.splitlines()[-1].startswith((f"{name}: error: ", f"{name}: failed: ")), printed
-    left = [path for path in folder.rglob(".*") if path.suffix in (".part", ".lock")]
-    assert not left, left
 
 
 def output_of(folder: Path) -> str:
@@ -179,10 +143,14 @@ def output_of(folder: Path) -> str:
 def _run(
     folder: Path,
     case: Case,
-    kill_at: int | None,
-    largest: int | None,
-    terminate: bool,
+    kill_at: int | None = None,
+    largest: int | None = None,
+    terminate: bool = False,
 ) -> None:
+    """Run ``case``, with SIGKILL at file event ``kill_at``, and no file of more than ``largest``.
+
+    With ``terminate`` it gets SIGTERM twice in the middle of the first write of its resume state.
+    """
     os.chdir(folder)
     with open("printed.txt", "wb") as printed:
         os.dup2(printed.fileno(), 1)
@@ -191,71 +159,38 @@ def _run(
     sys.path.insert(0, str(ROOT / experiment))
     sys.argv = [case.script, *case.args.split()]
     module = importlib.import_module(script.removesuffix(".py"))
-    # On tiny models states are to be written often, whatever their share of the time is.
+    # On tiny models states are to be written often, whatever fraction of the time they take.
     patches = {"attention_dynamics.runs.training._FRACTION": 100.0, **case.patches}
     for name, value in patches.items():
         setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], value)
     if largest is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
-    events = _watch_files(kill_at)
-    if terminate:
-        sys.addaudithook(_terminator())
-    from attention_dynamics.cli import run_script
-
-    run_script(module.main)
-    kill_at = None
-    Path("events.txt").write_text(str(len(events)))
-
-
-def _watch_files(kill_at: int | None) -> list:
-    """The events of files of the working folder, as they come; at one of them, SIGKILL."""
-    events = []
+    events, terms = [], [signal.SIGTERM] * 2 if terminate else []
 
     def hook(event: str, args: tuple) -> None:
         if event not in ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree"):
             return
         if not isinstance(args[0], str | os.PathLike) or os.path.isabs(args[0]):
             return
-        if len(events) + 1 == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
         events.append(event)
+        if len(events) == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if event == "os.rename" and str(args[1]).endswith("state"):
+            while terms:
+                os.kill(os.getpid(), terms.pop())
 
     sys.addaudithook(hook)
-    return events
+    from attention_dynamics.cli import run_script
 
-
-def _terminator():
-    """The audit hook that sends the SIGTERMs of :func:`start`."""
-    last = threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGTERM))
-
-    def hook(event: str, args: tuple) -> None:
-        if event == "os.rename" and last.ident is None and str(args[1]).endswith("state"):
-            last.start()
-            os.kill(os.getpid(), signal.SIGTERM)
-        elif event in ("open", "os.rename", "os.remove") and last.is_alive():
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    return hook
-
-
-def make_folder(folder: Path, case: Case) -> None:
-    """Fill the new ``folder`` with what ``case`` reads."""
-    folder.mkdir()
-    if case.script.startswith("classification"):
-        make_small_set(folder, load_folder(ROOT / "classification"))
-    if case.script.startswith("translation"):
-        with contextlib.chdir(folder):
-            make_small_pairs(folder, load_folder(ROOT / "translation"))
-    if case.script.startswith("papa"):
-        make_tiny_task(folder)
-    for name in case.before:
-        finish(folder, CASES[name])
+    run_script(module.main)
+    number, kill_at = len(events), None
+    Path("events.txt").write_text(str(number))
 
 
 def result_of(folder: Path) -> dict[str, object]:
     """All files of ``folder``: their bytes, or of a JSON file what is the same in every run.
 
-    The Trainer's checkpoints are left out: which it keeps depends on what it has been through.
+    The Trainer's checkpoints are left out: which it keeps depends on the interruptions.
     """
     found = {}
     for path in sorted(folder.rglob("*")):
@@ -270,9 +205,7 @@ def result_of(folder: Path) -> dict[str, object]:
 def _lasting(value: object) -> object:
     if isinstance(value, dict):
         return {key: _lasting(entry) for key, entry in value.items() if key not in VOLATILE}
-    if isinstance(value, list):
-        return [_lasting(entry) for entry in value]
-    return value
+    return [_lasting(entry) for entry in value] if isinstance(value, list) else value
 
 
 class Victim:
@@ -281,12 +214,22 @@ class Victim:
     def __init__(self, folder: Path, case: Case):
         """Prepare ``case`` in ``folder``/prepared, and run it in ``folder``/whole."""
         self.case, self.folder = case, folder
-        make_folder(folder / "prepared", case)
-        shutil.copytree(folder / "prepared", folder / "whole")
+        prepared = folder / "prepared"
+        prepared.mkdir()
+        if case.script.startswith("classification"):
+            make_small_set(prepared, load_folder(ROOT / "classification"))
+        if case.script.startswith("translation"):
+            with contextlib.chdir(prepared):
+                make_small_pairs(prepared, load_folder(ROOT / "translation"))
+        if case.script.startswith("papa"):
+            make_tiny_task(prepared)
+        for name in case.before:
+            finish(prepared, CASES[name])
         begun = time.perf_counter()
-        self.events = finish(folder / "whole", case)
+        whole = self.prepared_copy("whole")
+        self.events = finish(whole, case)
         self.seconds = time.perf_counter() - begun
-        self.result = result_of(folder / "whole")
+        self.result = result_of(whole)
 
     def prepared_copy(self, name: str) -> Path:
         """A new folder ``name`` in which the case can be run."""
@@ -295,12 +238,17 @@ class Victim:
         shutil.copytree(self.folder / "prepared", folder)
         return folder
 
-    def kill_until_done(self, rng: random.Random, most: int, timed: float) -> int:
-        """Start, kill, start again, ... to the end; how often it was killed.
+    def assert_resumes(self, folder: Path) -> None:
+        """A run to the end in ``folder`` has the result of the run that nobody has killed."""
+        finish(folder, self.case)
+        result = result_of(folder)
+        assert result.keys() == self.result.keys()
+        assert [name for name in result if result[name] != self.result[name]] == []
 
-        A kill comes at a time with the probability ``timed``, else at a file event; both are drawn.
-        After ``most`` kills it is left to finish. AssertionError when the result differs from that
-        of the whole run.
+    def kill_until_done(self, rng: random.Random, most: int, timed: float) -> int:
+        """Start, kill, start again, ... to the end; return the number of kills, at most ``most``.
+
+        A kill comes at a random time with the probability ``timed``, else at a random file event.
         """
         folder = self.prepared_copy("killed")
         kills = 0
@@ -309,15 +257,12 @@ class Victim:
                 process = start(folder, self.case)
                 process.join(rng.uniform(0, self.seconds))
                 process.kill()
-                process.join()
             else:
-                process = start(folder, self.case, rng.randrange(1, self.events + 1))
-                process.join(PATIENCE)
+                process = start(folder, self.case, kill_at=rng.randrange(1, self.events + 1))
+            process.join(PATIENCE)
             assert process.exitcode in (0, -signal.SIGKILL), output_of(folder)
             if process.exitcode == 0:
                 break
             kills += 1
-        finish(folder, self.case)
-        assert result_of(folder).keys() == self.result.keys()
-        assert result_of(folder) == self.result
+        self.assert_resumes(folder)
         return kills
