@@ -27,7 +27,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -35,30 +34,25 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from measure import keep_results, machine_facts, modules_of
 
-from attention_dynamics.analysis.inputs import summarise_inputs
-from attention_dynamics.analysis.logs import Logs
+from attention_dynamics.analysis.inputs import AnalysisInputs, summarise_inputs
 from attention_dynamics.cli import InputError, count, run_script, script_parser
-from attention_dynamics.device import set_seed, setup_device
 from attention_dynamics.names import GOLD, METRICS, PERFORMANCES
 from attention_dynamics.reporting.tables import format_table
-from attention_dynamics.runs.embedding_baseline import train_baseline
-from attention_dynamics.runs.outputs import read_output_record, record_output
+from attention_dynamics.runs.embedding_baseline import write_baseline
+from attention_dynamics.runs.outputs import read_output_record
 from attention_dynamics.runs.paths import translation_beta_path
-from attention_dynamics.runs.records import differences
-from attention_dynamics.storage.files import check_writable, write_pickle
+from attention_dynamics.storage.files import check_writable
 from attention_dynamics.storage.pickles import load_pickle
 
-METRIC = METRICS[0]
 SHUFFLES = range(10)
 EMBED_DIM = 256
-OUT = Path(__file__).with_name("departures.json")
 
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument(
         "--classification",
-        type=folder,
+        type=Path,
         metavar="FOLDER",
         help="directory with the outputs/ of classification (default: skip 1, 8 and 10)",
     )
@@ -70,7 +64,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--translation",
-        type=folder,
+        type=Path,
         metavar="FOLDER",
         help="directory with the outputs/ of translation, and with its data/ if "
         "--published_beta is trained (default: skip 5)",
@@ -90,7 +84,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser.add_argument(
         "--out",
         type=Path,
-        default=OUT,
+        default=Path(__file__).with_name("departures.json"),
         help="results file (default: results/departures.json)",
     )
     args = parser.parse_args(argv)
@@ -103,74 +97,53 @@ def parse_args(argv=None) -> argparse.Namespace:
     return args
 
 
-def folder(text: str) -> Path:
-    """The type of an option that names a folder."""
-    path = Path(text).absolute()
-    if not path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is not a directory")
-    return path
-
-
 @contextlib.contextmanager
 def inside(path: Path) -> Iterator[None]:
     """Within the block ``path`` is the working directory, and errors name it."""
-    with contextlib.chdir(path):
-        try:
+    try:
+        with contextlib.chdir(path):
             yield
-        except InputError as error:
-            raise InputError(f"{error} (in {path})") from None
+    except (InputError, FileNotFoundError) as error:
+        raise InputError(f"{error} (in {path})") from None
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{path}: outputs without {error}; create them again") from None
 
 
-def number(result: dict, name: str, dataset: str) -> float:
-    """A statistic of a result; InputError when the outputs had not what it is made of."""
-    if name not in result:
-        raise InputError(f"the outputs of {dataset} give no {name}: dump them with eval_dump.py")
-    return result[name]
-
-
-def facts(logs: Logs, data: str | None, threads: int) -> dict:
+def facts(measured: AnalysisInputs, threads: int) -> dict:
     """The machine, the training and the data that the numbers of a dataset come from."""
-    steps = 1 + max(logs.iterations(GOLD))
-    return {**machine_facts(threads), "steps": steps, "data": data}
-
-
-# --- classification ---
+    steps = 1 + max(measured.logs.iterations(GOLD))
+    return {**machine_facts(threads), "steps": steps, "data": measured.data}
 
 
 def classification_effects(dataset: str, threads: int) -> dict:
     """{departure: {dataset: numbers}} of 1, 8 and 10, and "made"; read in the working directory."""
-    module = modules_of("classification", "baselines").baselines
-    measured = replace(module.load_inputs(dataset), baselines={})
-    accuracy = PERFORMANCES["classification"]["acc"]
-    result, *others = (summarise_inputs(measured, METRIC, "val", accuracy, s) for s in SHUFFLES)
-    negated = {
-        key: -values if key[2] == "grad" else values for key, values in measured.logs.arrays.items()
-    }
-    twice = replace(measured, logs=replace(measured.logs, arrays=negated))
-    published = summarise_inputs(twice, METRIC, "val", accuracy, 0)
-    baselines = [one["baseline"] for one in (result, *others)]
-    found = {
+    baselines = modules_of("classification", "baselines").baselines
+    measured = replace(baselines.load_inputs(dataset), baselines={})
+    logs, accuracy = measured.logs, PERFORMANCES["classification"]["acc"]
+    results = [summarise_inputs(measured, METRICS[0], "val", accuracy, s) for s in SHUFFLES]
+    arrays = {key: -one if key[2] == "grad" else one for key, one in logs.arrays.items()}
+    negated = replace(measured, logs=replace(logs, arrays=arrays))
+    published = summarise_inputs(negated, METRICS[0], "val", accuracy, 0)
+    drawn, result = [one["baseline"] for one in results], results[0]
+    effects = {
         "1": {
-            "here": number(result, "agr_grad", dataset),
-            "published": number(published, "agr_grad", dataset),
+            "here": result["agr_grad"],
+            "published": published["agr_grad"],
             "chance": result["baseline_exact"],
         },
         "8": {
-            "lowest": min(baselines),
-            "highest": max(baselines),
-            "range": max(baselines) - min(baselines),
+            "lowest": min(drawn),
+            "highest": max(drawn),
+            "range": max(drawn) - min(drawn),
             "exact": result["baseline_exact"],
         },
         "10": {
-            "same split": number(result, "agr_unif", dataset),
-            "other split": number(number(result, "heldout", dataset), "agr_unif", dataset),
+            "same split": result["agr_unif"],
+            "other split": result["heldout"]["agr_unif"],
         },
-        "made": facts(measured.logs, measured.data, threads),
+        "made": facts(measured, threads),
     }
-    return {departure: {dataset: numbers} for departure, numbers in found.items()}
-
-
-# --- translation ---
+    return {departure: {dataset: numbers} for departure, numbers in effects.items()}
 
 
 @dataclass
@@ -201,55 +174,28 @@ def translation_effects(dataset: str, published_beta: Path, threads: int) -> dic
     px = translation_beta_path(dataset, EMBED_DIM)
     if "px" not in measured.baselines:
         raise InputError(next(line for line in measured.missing if line.startswith(str(px))))
-    settings = read_output_record(px).get("settings")
-    if not isinstance(settings, dict):
-        raise InputError(f"{px} has no record of its settings: make it with embedding_beta.py")
-    if not published_beta.exists():
-        train_published(module, published_beta, settings, threads)
-    earlier = read_output_record(published_beta).get("settings", settings)
-    if what := differences(earlier, settings):
-        raise InputError(f"{published_beta} and {px} are of other settings ({what})")
-    try:
-        beta = module.baselines.of_matrix(load_pickle(published_beta, "baseline"), measured.logs)
-    except ValueError as error:
-        raise InputError(
-            f"baseline {published_beta} {error}; remove it, and it is trained"
-        ) from None
-    both = {"here": measured.baselines["px"], "published": beta}
+    if not published_beta.exists() or read_output_record(published_beta):
+        data = module.data.load_dataset(dataset)
+        measured.check_data(data.checksum)
+        train = PublishedTargets(data.train, module.data.PAD)
+        options = {**read_output_record(px)["settings"]}
+        del options["data"]
+        how = {"overwrite": False, "device": "cpu", "threads": threads}
+        write_baseline(
+            published_beta,
+            argparse.Namespace(**options, **how),
+            data.checksum,
+            len(train),
+            lambda on: module.embedding_beta.build(train, data.val, data.vocab, EMBED_DIM, on),
+        )
+    beta = module.baselines.of_matrix(load_pickle(published_beta, "baseline"), measured.logs)
+    both = replace(measured, baselines={"here": measured.baselines["px"], "published": beta})
     effects = {}
     for metric in METRICS:
         accuracy = PERFORMANCES["translation"]["acc"]
-        result = summarise_inputs(replace(measured, baselines=both), metric, "val", accuracy, 0)
-        effects[metric] = {name: result[f"agr_{name}"] for name in both}
-    made = facts(measured.logs, settings["data"], threads)
-    return {"5": {dataset: effects}, "made": {dataset: made}}
-
-
-def train_published(module: SimpleNamespace, out: Path, settings: dict, threads: int) -> None:
-    """Train β^px with the published targets, and write it to ``out``, with its record.
-
-    Args:
-        module: the modules of ``translation/``.
-        out: of the pickle.
-        settings: of the β^px that it is compared with.
-        threads: of the CPU.
-    """
-    set_seed(settings["seed"])
-    device = setup_device("cpu", threads)
-    dataset = module.data.load_dataset(settings["dataset"])
-    if dataset.checksum != settings["data"]:
-        raise InputError(
-            "β^px was trained on data that does not match the current data; train it again"
-        )
-    train_pairs = PublishedTargets(dataset.train, module.data.PAD)
-    args, state = SimpleNamespace(**settings), out.with_suffix(".state")
-    model, *losses_of = module.embedding_beta.build(
-        train_pairs, dataset.val, dataset.vocab, args.embed_dim, device
-    )
-    losses = train_baseline(model, *losses_of, len(train_pairs), args, state, settings)
-    write_pickle(out, model.beta().numpy())
-    record_output(out, settings, {"validation_losses": losses})
-    state.unlink(missing_ok=True)
+        result = summarise_inputs(both, metric, "val", accuracy, 0)
+        effects[metric] = {name: result[f"agr_{name}"] for name in both.baselines}
+    return {"5": {dataset: effects}, "made": {dataset: facts(measured, threads)}}
 
 
 def rows_of(effects: dict, *names: str) -> Iterator[dict]:

@@ -24,29 +24,21 @@ import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from measure import keep_results, machine_facts
 
 from attention_dynamics.cli import InputError, run_script, script_parser
+from attention_dynamics.reporting.results import EXPERIMENTS
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.storage.files import check_writable, read_json
 
 ROOT = Path(__file__).resolve().parent.parent
-EXPERIMENTS = ("classification", "translation", "SequenceCopying", "papa")
 NUMBERS = ("training_seconds", "seconds_per_step", "seconds", "peak_memory_mb")
-
-RECORDS = ("models/*/*/run.json", "outputs/*.json", "logs/*.json", "re_*headcomb.json")
-PAPA_RUNS = ("outputs/*/sorted/run.json", "outputs/*/results/*/run.json")
-
-
-class Times(NamedTuple):
-    """What a record says: the script, what it was done for, and {name of NUMBERS: number}."""
-
-    script: str
-    what: str
-    numbers: dict[str, float]
+RECORDS = (
+    "models/*/*/run.json", "outputs/*.json", "logs/*.json", "re_*headcomb.json",
+    "outputs/*/sorted/run.json", "outputs/*/results/*/run.json",
+)  # fmt: skip
 
 
 def parse_args(argv=None) -> argparse.Namespace:
@@ -65,89 +57,62 @@ def parse_args(argv=None) -> argparse.Namespace:
         help="results file (default: results/times.json)",
     )
     args = parser.parse_args(argv)
-    if strange := [folder for folder in args.folders if folder.resolve().name not in EXPERIMENTS]:
-        parser.error(f"{strange[0]} is none of {', '.join(EXPERIMENTS)}")
+    for folder in args.folders:
+        if folder.resolve().name not in EXPERIMENTS:
+            parser.error(f"{folder} is none of {', '.join(EXPERIMENTS)}")
     check_writable(args.out)
     return args
 
 
-def finished_work(folder: Path) -> Iterator[Times]:
-    """The times in all records of an experiment's folder; InputError when one is no record."""
-    for patterns, read in ((RECORDS, times_of_record), (PAPA_RUNS, times_of_papa_run)):
-        for pattern in patterns:
-            for path in sorted(folder.glob(pattern)):
-                try:
-                    times = read(path)
-                except (AttributeError, KeyError, TypeError, IndexError, ValueError):
-                    raise InputError(
-                        f"{path} is not a record of finished work; run the step again"
-                    ) from None
-                if times.numbers:
-                    yield times
+def finished_work(folder: Path) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """The script, its dataset or name, and {name of NUMBERS: number} of each finished record."""
+    for path in (path for pattern in RECORDS for path in sorted(folder.glob(pattern))):
+        try:
+            script, what, numbers = times_of(path)
+        except (AttributeError, KeyError, TypeError, IndexError, ValueError):
+            raise InputError(
+                f"{path} is not a record of finished work; run the step again"
+            ) from None
+        if numbers:
+            yield script, what, numbers
 
 
-def times_of_record(path: Path) -> Times:
-    """The times in the record of a training run or of an output; no numbers if it is unfinished."""
+def times_of(path: Path) -> tuple[str, str, dict[str, float]]:
+    """The times in a record; no numbers if the run is unfinished."""
     record = read_json(path, "record")
+    script = shlex.split(record["command"])[0]
+    if path.name == "run.json" and "outputs" in path.parts:  # a run of PAPA
+        results = read_json(path.with_name("all_results.json"), "results")
+        seconds, speed = float(results["train_runtime"]), results["train_steps_per_second"]
+        numbers = {"training_seconds": seconds, "seconds_per_step": 1 / speed}
+        if path.parent.name == "sorted":
+            return f"{script} --sort_calculating", path.parts[-3], numbers
+        return script, path.parts[-4], numbers
     results = record.get("results", {})
     numbers = {name: float(results[name]) for name in NUMBERS if name in results}
-    return Times(script_of(record), record["settings"].get("dataset", path.stem), numbers)
-
-
-def times_of_papa_run(path: Path) -> Times:
-    """The times of a run of PAPA; ``path`` is that of its record, outputs/{what}/.../run.json."""
-    results = read_json(path.with_name("all_results.json"), "results")
-    numbers = {
-        "training_seconds": float(results["train_runtime"]),
-        "seconds_per_step": 1 / results["train_steps_per_second"],
-    }
-    of_order = path.parent.name == "sorted"
-    script = script_of(read_json(path, "record")) + " --sort_calculating" * of_order
-    what = path.parent if of_order else path.parent.parent
-    return Times(script, what.parent.name, numbers)
-
-
-def script_of(record: dict) -> str:
-    """The name of the script that a record's command calls."""
-    return shlex.split(record["command"])[0]
-
-
-def medians(folder: Path) -> dict:
-    """{script: {what: {"runs": records, name of NUMBERS: median}}} of an experiment's folder."""
-    found: dict[tuple[str, str], list[dict]] = {}
-    for script, what, numbers in finished_work(folder):
-        found.setdefault((script, what), []).append(numbers)
-    result: dict[str, dict] = {}
-    for (script, what), of_runs in found.items():
-        result.setdefault(script, {})[what] = {
-            "runs": len(of_runs),
-            **{
-                name: statistics.median(numbers[name] for numbers in of_runs)
-                for name in NUMBERS
-                if all(name in numbers for numbers in of_runs)
-            },
-        }
-    return result
+    return script, record["settings"].get("dataset", path.stem), numbers
 
 
 def main(argv=None) -> None:
     args = parse_args(argv)
-    times = {folder.resolve().name: medians(folder) for folder in args.folders}
-    rows = [
-        {
-            "experiment": experiment, "script": script, "of": what,
-            **{name: numbers.get(name) for name in ("runs", *NUMBERS)},
-        }
-        for experiment, scripts in times.items()
-        for script, by_what in scripts.items()
-        for what, numbers in by_what.items()
-    ]  # fmt: skip
-    if not rows:
+    groups: dict[tuple[str, str, str], list[dict]] = {}
+    for folder in args.folders:
+        for script, what, numbers in finished_work(folder):
+            groups.setdefault((folder.resolve().name, script, what), []).append(numbers)
+    if not groups:
         folders = ", ".join(map(str, args.folders))
         raise InputError(f"no record of finished work in {folders}: run an experiment first")
-    facts = machine_facts(1)
-    del facts["threads"]  # each run has its own
-    keep_results(args.out, {"machine": facts, **{key: of for key, of in times.items() if of}})
+    times: dict[str, dict] = {"machine": machine_facts(1)}
+    del times["machine"]["threads"]  # each run has its own
+    rows = []
+    for (experiment, script, what), group in groups.items():
+        known = [name for name in NUMBERS if all(name in numbers for numbers in group)]
+        medians = {name: statistics.median(numbers[name] for numbers in group) for name in known}
+        medians = {"runs": len(group), **medians}
+        times.setdefault(experiment, {}).setdefault(script, {})[what] = medians
+        cells = {name: medians.get(name) for name in ("runs", *NUMBERS)}
+        rows.append({"experiment": experiment, "script": script, "of": what, **cells})
+    keep_results(args.out, times)
     print(format_table(rows))
 
 
