@@ -18,11 +18,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from attention_dynamics.cli import RunError, run_script, script_parser
-from attention_dynamics.reporting.blocks import pages, update_blocks
-from attention_dynamics.reporting.report import write_report_text
-from attention_dynamics.reporting.results import check_root
-from attention_dynamics.storage.files import check_writable, write_text
+try:
+    from attention_dynamics.cli import RunError, run_script, script_parser
+    from attention_dynamics.reporting.blocks import pages, update_blocks
+    from attention_dynamics.reporting.report import write_report_text
+    from attention_dynamics.reporting.results import check_root
+    from attention_dynamics.storage.files import check_writable, write_text
+except ModuleNotFoundError as error:
+    sys.exit(
+        f"report.py: error: {error.name} is not installed; activate the environment with: "
+        "source .venv/bin/activate (bash run.sh and bash test.sh create it)"
+    )
 
 
 def parse_args(argv=None) -> argparse.Namespace:

@@ -8,6 +8,8 @@ import json
 import pickle
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -184,6 +186,15 @@ def test_report_script_writes_the_page_and_names_what_it_leaves_out(root):
     assert process.stderr.splitlines()[1].startswith("report.py: failed: 1 file(s)")
     (root / "empty").mkdir()
     assert_refused(run_script("report.py", cwd=root / "empty"), "go to the root of the repository")
+
+
+def test_report_without_the_packages_says_how_to_activate_the_environment():
+    command = [sys.executable, "-S", str(ROOT / "report.py")]
+    process = subprocess.run(command, env={}, capture_output=True, text=True)
+    assert process.returncode == 1 and len(process.stderr.splitlines()) == 1
+    assert (
+        "not installed; activate the environment with: source .venv/bin/activate" in process.stderr
+    )
 
 
 def test_report_does_not_scroll_sideways_at_two_widths(root, tmp_path):

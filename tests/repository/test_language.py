@@ -42,27 +42,24 @@ GLOSSARY = {
     r"\ball the same\b": "anyway, or nothing",
     r"\bas a rule\b": "usually",
 }
-# file or phrase -> why it may stay
-EXCEPTIONS = {
-    "tests/repository/test_language.py": "the list itself",
-}
 SUFFIXES = (".py", ".md", ".sh", ".html", ".smk", ".yaml", ".toml", ".cff", "Snakefile")
 
 
-def files() -> list[str]:
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    names = listed.stdout.split("\n") if listed.returncode == 0 else []
-    return [n for n in names if n.endswith(SUFFIXES) and n not in EXCEPTIONS]
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    """The text of each file of the repository."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout
+    paths = [ROOT / name for name in listed.split("\n") if name.endswith(SUFFIXES)]
+    paths = [path for path in paths if path.exists() and path.name != "test_language.py"]
+    return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
 
 
 @pytest.mark.parametrize("pattern", GLOSSARY)
-def test_language_uses_the_terms_of_the_field(pattern):
-    found = []
-    for name in files():
-        path = ROOT / name
-        if not path.exists():
-            continue
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if re.search(pattern, line, re.IGNORECASE):
-                found.append(f"{name}:{number}: {line.strip()[:90]}")
+def test_language_uses_the_terms_of_the_field(texts, pattern):
+    found = [
+        f"{name}:{number}: {line.strip()[:90]}"
+        for name, text in texts.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(pattern, line, re.IGNORECASE)
+    ]
     assert not found, f"write {GLOSSARY[pattern]!r}:\n" + "\n".join(found[:20])
