@@ -52,6 +52,12 @@ class DataArguments:
         "replace a finished output", False, ("--overwrite", "--overwrite_output_dir")
     )
 
+    def __post_init__(self):
+        """Raise ValueError for a number of examples below 1."""
+        numbers = self.max_train_samples, self.max_eval_samples, self.max_predict_samples
+        if any(number is not None and number < 1 for number in numbers):
+            raise ValueError(f"a number of examples must be at least 1, not in {numbers}")
+
     @property
     def files(self) -> dict[str, str | None]:
         """The user's own files by split."""
@@ -115,6 +121,11 @@ class PapaArguments:
     cache_encoder_states: bool = option(
         "compute the states of the frozen encoder once, without dropout (departure 13)", False
     )
+
+    def __post_init__(self):
+        """Raise ValueError for a negative number of heads."""
+        if self.static_heads_num < 0:
+            raise ValueError(f"--static_heads_num must be at least 0, not {self.static_heads_num}")
 
     @property
     def freezing(self) -> list[str]:
@@ -184,20 +195,9 @@ def parse(description: str, argv: list[str] | None, *kinds: type) -> tuple:
     except (ValueError, NotImplementedError, ImportError, RuntimeError) as error:
         # Values that TrainingArguments rejects; missing devices and packages.
         parser.error(" ".join(str(error).split()))
-    for name in _COUNTS:
-        for value in (getattr(options, name, None) for options in parsed):
-            if value is not None and value < 1:
-                parser.error(f"--{name} must be at least 1, not {value}")
-    for seed in (getattr(options, "seed", 0) for options in parsed):
-        if not 0 <= seed <= LARGEST_SEED:
-            parser.error(f"--seed must be from 0 to {LARGEST_SEED}, not {seed}")
+    if not all(0 <= getattr(one, "seed", 0) <= LARGEST_SEED for one in parsed):
+        parser.error(f"--seed must be from 0 to {LARGEST_SEED}")
     return parser, *parsed
-
-
-_COUNTS = (
-    "max_seq_length", "max_train_samples", "max_eval_samples", "max_predict_samples",
-    "per_device_train_batch_size", "per_device_eval_batch_size",
-)  # fmt: skip
 
 
 def parse_averages(description: str, argv: list[str] | None, *more: type) -> list:
@@ -222,6 +222,18 @@ class Options(NamedTuple):
         return [split for split, option in wanted.items() if getattr(self.trainer, option)]
 
 
+_NEEDS = (
+    ("sort_calculating", "do_train"),  # the order is learned
+    ("sort_calculating", "static_heads_dir"),
+    ("static_heads_num", "static_heads_dir"),
+    ("static_heads_num", "sorting_heads_dir"),
+    ("grad_for_classifier_and_static_only", "static_heads_num"),
+    # Only a head on the states may be trained.
+    ("cache_encoder_states", "grad_for_classifier_only"),
+    ("cache_encoder_states", "use_freeze_extract_pooler"),
+)
+
+
 def parse_run(description: str, argv: list[str] | None, *more: type) -> tuple:
     """The parser, the options of a training script, and the arguments of ``more`` dataclasses.
 
@@ -229,36 +241,12 @@ def parse_run(description: str, argv: list[str] | None, *more: type) -> tuple:
     """
     parser, *parsed = parse(description, argv, *Options.__annotations__.values(), *more)
     options = Options(*parsed[: len(Options._fields)])
-    papa, sort, number = options.papa, options.papa.sort_calculating, options.papa.static_heads_num
-    cached_head = papa.grad_for_classifier_only and papa.use_freeze_extract_pooler
-    for is_wrong, message in (
-        (not options.splits, "nothing to do: give --do_train, --do_eval or --do_predict"),
-        (
-            sort and not options.trainer.do_train,
-            "--sort_calculating needs --do_train: the order is learned",
-        ),
-        (papa.freezing[1:], f"--{' and --'.join(papa.freezing)} exclude each other"),
-        (number < 0, f"--static_heads_num must be at least 0, not {number}"),
-        (sort and number, "--sort_calculating mixes all heads: give no --static_heads_num"),
-        (
-            (sort or number) and papa.static_heads_dir is None,
-            "--sort_calculating and --static_heads_num need --static_heads_dir, the directory of "
-            "the constants",
-        ),
-        (
-            number and papa.sorting_heads_dir is None,
-            "--static_heads_num needs --sorting_heads_dir, the directory of the order",
-        ),
-        (
-            papa.grad_for_classifier_and_static_only and not number,
-            "--grad_for_classifier_and_static_only needs a --static_heads_num above 0",
-        ),
-        (
-            papa.cache_encoder_states and not cached_head,
-            "--cache_encoder_states needs --grad_for_classifier_only and "
-            "--use_freeze_extract_pooler: only then nothing but a head on the states is trained",
-        ),
-    ):
-        if is_wrong:
-            parser.error(message)
+    given, frozen = vars(options.papa) | vars(options.trainer), options.papa.freezing
+    for option, needed in _NEEDS:
+        if given[option] and not given[needed]:
+            parser.error(f"--{option} needs --{needed}")
+    if frozen[1:] or (options.papa.sort_calculating and options.papa.static_heads_num):
+        parser.error(f"--{' and --'.join([*frozen, 'static_heads_num'][:2])} exclude each other")
+    if not options.splits:
+        parser.error("nothing to do: give --do_train, --do_eval or --do_predict")
     return parser, options, *parsed[len(Options._fields) :]

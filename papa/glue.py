@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import readers
 from arguments import DataArguments
@@ -13,42 +12,28 @@ from readers import Split, Table, Task
 
 from attention_dynamics.cli import InputError
 
-
-class Glue(NamedTuple):
-    """A task of GLUE.
-
-    Attributes:
-        columns: the one or two columns of text, as the hub names them.
-        labels: names in the order of their numbers; none for a regression.
-        file_columns, file_label: the same columns in the tsv files of the distribution.
-        submits_names: whether submissions to the benchmark have names, not numbers.
-    """
-
-    columns: tuple[str, ...]
-    labels: tuple[str, ...]
-    file_columns: tuple[str, ...]
-    file_label: str = "label"
-    submits_names: bool = False
-
-
-_PAIR = ("sentence1", "sentence2")
-_QUESTIONS = ("question1", "question2")
 _ENTAILMENT = ("entailment", "not_entailment")
-_THREE_WAY = ("entailment", "neutral", "contradiction")
+# The names of the labels in the order of their numbers; none for a regression.
 GLUE = {
-    "cola": Glue(("sentence",), ("unacceptable", "acceptable"), ("sentence",)),
-    "mnli": Glue(("premise", "hypothesis"), _THREE_WAY, _PAIR, "gold_label", True),
-    "mrpc": Glue(_PAIR, ("not_equivalent", "equivalent"), ("#1 String", "#2 String"), "Quality"),
-    "qnli": Glue(("question", "sentence"), _ENTAILMENT, ("question", "sentence"), "label", True),
-    "qqp": Glue(_QUESTIONS, ("not_duplicate", "duplicate"), _QUESTIONS, "is_duplicate"),
-    "rte": Glue(_PAIR, _ENTAILMENT, _PAIR, "label", True),
-    "sst2": Glue(("sentence",), ("negative", "positive"), ("sentence",)),
-    "stsb": Glue(_PAIR, (), _PAIR, "score"),
-    "wnli": Glue(_PAIR, _ENTAILMENT[::-1], _PAIR),
+    "cola": ("unacceptable", "acceptable"),
+    "mnli": ("entailment", "neutral", "contradiction"),
+    "mrpc": ("not_equivalent", "equivalent"),
+    "qnli": _ENTAILMENT,
+    "qqp": ("not_duplicate", "duplicate"),
+    "rte": _ENTAILMENT,
+    "sst2": ("negative", "positive"),
+    "stsb": (),
+    "wnli": _ENTAILMENT[::-1],
 }
+SUBMITS_NAMES = ("mnli", "qnli", "rte")  # submissions of the others have numbers
 GLUE_ON_HUB = "nyu-mll/glue"
 _COLA_HEADER = ("source", "label", "mark", "sentence")  # of its files, which have none
-_OWN_COLUMNS = (_PAIR, ("sentence",), ("text",))
+# The columns of one or two texts and of labels, in GLUE's files, on the hub, and in your own files.
+_TEXTS = (
+    ("sentence1", "sentence2"), ("#1 String", "#2 String"), ("question1", "question2"),
+    ("premise", "hypothesis"), ("question", "sentence"), ("sentence",), ("text",),
+)  # fmt: skip
+_LABELS = ("label", "gold_label", "Quality", "is_duplicate", "score")
 _MISSING = {"", "na", "n/a", "nan", "none", "null", "<na>"}  # as labels, in any case
 
 
@@ -65,24 +50,23 @@ def load_sequence_task(
         splits: the splits to read; the labels of your own task come from "train", which is then
             always read. MNLI's validation and test come in two: ``validation_matched`` and so on.
 
-    The columns are those of the task, or ``sentence1`` and ``sentence2``, ``sentence`` or ``text``;
-    and ``label``. Labels are names or numbers. Your own task is a regression if all labels are
-    numbers and some are not integers. Only "test" may have no labels: no column, or all of them
-    missing (empty, NA, NaN, None, null; for GLUE and the hub also -1).
+    The columns are the first of ``_TEXTS`` and of ``_LABELS``. Labels are names or numbers. Your
+    own task is a regression if all labels are numbers and some are not integers. Only "test" may
+    have no labels: no column, or all missing (``_MISSING``; for GLUE and the hub also -1).
 
     Raises InputError for an unknown task, a missing split or column, and an invalid label.
     """
     name = data.task_name and data.task_name.lower().replace("-", "")
-    glue, files = GLUE.get(name), data.files
-    if name and not glue:
+    names, files = GLUE.get(name), data.files
+    if name and name not in GLUE:
         raise InputError(
             f"--task_name {data.task_name} is not a task of GLUE (expected {', '.join(GLUE)}); for "
             "your own task, omit it and give --train_file and --validation_file"
         )
-    wanted = list(splits) if glue else list(dict.fromkeys(("train", *splits)))
-    if data.task_dir and (any(files.values()) or not glue):
+    if data.task_dir and (any(files.values()) or not name):
         raise InputError("--task_dir needs the --task_name of a task of GLUE, and no --train_file")
-    if glue and not any(files.values()) and (data.task_dir or not data.dataset_name):
+    wanted = list(splits) if name else list(dict.fromkeys(("train", *splits)))
+    if name and not any(files.values()) and (data.task_dir or not data.dataset_name):
         if name == "mnli":
             halves = ("_matched", "_mismatched")
             wanted = [s + half for s in wanted for half in (("",) if s == "train" else halves)]
@@ -96,14 +80,15 @@ def load_sequence_task(
         return readers.read_table(path, _COLA_HEADER if name == "cola" else (), skip_malformed)
 
     tables = readers.read_splits(data, files, wanted, read, cache_dir)
-    examples = {split: _examples(table, split, glue) for split, table in tables.items()}
-    names = glue.labels if glue else examples["train"][2]
-    numbered = names is not None
-    if not numbered:
+    examples = {split: _examples(table, split) for split, table in tables.items()}
+    if names is None:
+        names = examples["train"][2]
+    is_numbered = names is not None
+    if not is_numbered:
         names = _label_names(tables["train"].where, examples["train"][1])
     read = {}
     for split, (texts, labels, _) in examples.items():
-        read[split] = Split(texts, _label_numbers(tables[split], split, labels, names, numbered))
+        read[split] = Split(texts, _label_numbers(tables[split], split, labels, names, is_numbered))
     return Task(name, names, read)
 
 
@@ -113,21 +98,16 @@ def _glue_file(task_dir: str, split: str) -> str:
 
 
 def _examples(
-    table: Table, split: str, glue: Glue | None
+    table: Table, split: str
 ) -> tuple[list[tuple[str, ...]], list[str], tuple[str, ...] | None]:
     """Texts, labels ("": none), and the names of the labels where the source has some."""
-    possible = _OWN_COLUMNS
-    if glue:
-        number = len(glue.columns)
-        possible = (glue.file_columns, glue.columns, *(c for c in possible if len(c) == number))
-    texts = next((names for names in possible if {*names} <= {*table.columns}), None)
-    label = glue.file_label if glue and glue.file_label in table.columns else "label"
-    absent = " or ".join(dict.fromkeys(map(" + ".join, possible))) if texts is None else ""
-    if not absent and label not in table.columns and not split.startswith("test"):
-        absent = label
-    if absent:
+    columns = list(table.rows[0][1])
+    texts = next((names for names in _TEXTS if {*names} <= {*columns}), None)
+    label = next((name for name in _LABELS if name in columns), None)
+    if not texts or not (label or split.startswith("test")):
         raise InputError(
-            f"{table.where} has no column {absent}; it has {', '.join(table.columns[:12])}"
+            f"{table.where} has no columns of texts and labels (expected sentence, or sentence1 "
+            f"and sentence2; label); it has {', '.join(columns[:12])}"
         )
     examples, labels = [], []
     for place, row in table.rows:
@@ -170,17 +150,17 @@ def _class(label: str) -> str:
 
 
 def _label_numbers(
-    table: Table, split: str, labels: list[str], names: tuple[str, ...], numbered: bool
+    table: Table, split: str, labels: list[str], names: tuple[str, ...], is_numbered: bool
 ) -> list[int] | list[float] | None:
     """The labels of a split as numbers; None for a test set that has none.
 
-    ``numbered``: numbers in the source are those of ``names``, and -1 is a missing label.
+    ``is_numbered``: numbers in the source are those of ``names``, and -1 is a missing label.
     """
-    number_of = {str(number): number for number in range(len(names))} if numbered else {}
+    number_of = {str(number): number for number in range(len(names))} if is_numbered else {}
     number_of |= {name: number for number, name in enumerate(names)}
     labels = [label if label in number_of else _class(label) for label in labels]
     missing = {label for label in {*labels} - {*number_of} if label.lower() in _MISSING}
-    missing |= {"-1"} if numbered else set()
+    missing |= {"-1"} if is_numbered else set()
     if split.startswith("test") and missing.issuperset(labels):
         return None
     numbers = []

@@ -1,7 +1,7 @@
 """Draw the cost of constant heads, how replaceable each head is, and the constants.
 
     python plot_papa.py --folders outputs/minilm_cola outputs/minilm_rte
-    python plot_papa.py --folders outputs/minilm_cola --heads 0.3,5.11 --epoch best
+    python plot_papa.py --folders outputs/minilm_cola --epoch best
 
 Each directory is the output of papa_runs.sh for one model and one task. Writes
 
@@ -9,16 +9,15 @@ Each directory is the output of papa_runs.sh for one model and one task. Writes
                                                    heads, a line per folder, mean ± std over seeds
     {out_dir}/{folder name}_lambdas.svg, ...       λ per layer and head (the weight of its attention
                                                    is σ(λ)), from sorted/
-    {out_dir}/{folder name}_constants.svg, ...     the constants of some heads, from constants/
+    {out_dir}/{folder name}_constants.svg, ...     the constants of the first and the last heads of
+                                                   the order in sorted/, from constants/
 
-and prints their paths. Heads are layer.head, both from 0; without --heads the first and the last
-heads of the order in sorted/ are drawn. Positions that no training example uses are left out.
+and prints their paths. Positions that no training example uses are left out.
 """
 
 import argparse
 import functools
 import math
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,14 +58,6 @@ class Constants(NamedTuple):
     used: np.ndarray
 
 
-def head_list(text: str) -> list[Head]:
-    """Parse ``--heads``: layer.head pairs such as 0.3,5.11."""
-    if not re.fullmatch(r"\d{1,4}\.\d{1,4}(,\d{1,4}\.\d{1,4})*", text):
-        raise argparse.ArgumentTypeError(f"expected layer.head pairs like 0.3,5.11, got {text!r}")
-    heads = [tuple(int(number) for number in head.split(".")) for head in text.split(",")]
-    return list(dict.fromkeys(heads))
-
-
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     add = parser.add_argument
@@ -76,8 +67,6 @@ def parse_args(argv=None) -> argparse.Namespace:
     epoch = "epoch of the score; the best one is chosen on the evaluated examples (default: last)"
     add("--epoch", choices=EPOCHS, default="last", help=epoch)
     add("--metric", help="score to draw, such as accuracy (default: the score of each task)")
-    ends = f"first and last {FIRST_AND_LAST} of the order"
-    add("--heads", type=head_list, help=f"heads whose constants are drawn (default: {ends})")
     add("--out_dir", default="figures", help="directory of the figures (default: figures)")
     return parser.parse_args(argv)
 
@@ -191,22 +180,6 @@ def draw_constants(
     return figure
 
 
-def heads_to_draw(
-    chosen: list[Head] | None, order: Order | None, constants: Constants, folder: Path
-) -> list[Head]:
-    """The given heads, else the ends of the order, else those of the model."""
-    heads = order.heads if order else list(np.ndindex(constants.averages.shape[:2]))
-    if chosen is None:
-        return list(dict.fromkeys([*heads[:FIRST_AND_LAST], *heads[-FIRST_AND_LAST:]]))
-    for layer, head in chosen:
-        if (layer, head) not in heads:
-            raise InputError(
-                f"--heads {layer}.{head}: not a head of {folder} (expected 0.0 to "
-                f"{'.'.join(map(str, max(heads)))})"
-            )
-    return chosen
-
-
 def read_heads(folder: Path, experiment: Experiment) -> tuple[Order | None, Constants | None]:
     """What sorted/ and constants/ in ``folder`` hold; None for a missing directory.
 
@@ -260,7 +233,8 @@ def main(argv=None) -> None:
             draw, title = functools.partial(draw_lambdas, order), f"{name}: λ of each head"
             figures.append((f"{name}_lambdas", draw, lambda_rows(order), title))
         if constants:
-            heads = heads_to_draw(args.heads, order, constants, folder)
+            heads = order.heads if order else list(np.ndindex(constants.averages.shape[:2]))
+            heads = list(dict.fromkeys([*heads[:FIRST_AND_LAST], *heads[-FIRST_AND_LAST:]]))
             draw = functools.partial(draw_constants, constants, heads, order)
             title = f"{name}: constants, the mean attention over the training examples"
             rows = constant_rows(constants, heads)

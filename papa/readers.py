@@ -40,11 +40,6 @@ class Table(NamedTuple):
     rows: list[tuple[str, dict]]
     label_names: dict[str, tuple[str, ...]]
 
-    @property
-    def columns(self) -> list[str]:
-        """The columns of the first row."""
-        return list(self.rows[0][1])
-
 
 class Split(NamedTuple):
     """Examples: one or two sentences and a number each, or the words of a sentence and the names of

@@ -69,7 +69,7 @@ def load_token_task(
 
 
 def _columns(table: Table, task_name: str, tokens: TokenArguments) -> tuple[str, str]:
-    present = table.columns
+    present = list(table.rows[0][1])
     last = len(present) - 1
     conll = str(min(_CONLL_COLUMNS.get(task_name, last), last))
     likely = (f"{task_name}_tags", "upos", conll, *present[1:])

@@ -1,6 +1,5 @@
 """Results of constant heads: collecting, drawing, and the batch file, on synthetic results."""
 
-import argparse
 import csv
 import json
 import re
@@ -351,30 +350,19 @@ def test_plot_writes_figures_and_their_numbers(two_tasks, plot):
     assert by_place == [tuple(head) for head in ORDER]
 
 
-def test_plot_writes_the_given_heads_and_epoch(two_tasks, plot):
+def test_plot_writes_the_constants_and_the_best_epoch(two_tasks, plot):
     averages = torch.load(two_tasks / "outputs" / "minilm_cola" / "constants" / "avgs.pt")
-    command = ["--folders", "outputs/minilm_cola", "--heads", "1.2,0.1,1.2"]
-    plot(*command, "--epoch", "best", "--out_dir", "elsewhere")
+    plot("--folders", "outputs/minilm_cola", "--epoch", "best", "--out_dir", "elsewhere")
     scores = rows_of(two_tasks / "elsewhere" / "scores.csv")
     assert [float(row["score"]) for row in scores] == pytest.approx([0.55, 0.525, 0.45], abs=1e-12)
     rows = rows_of(two_tasks / "elsewhere" / "minilm_cola_constants.csv")
     seen = [0, 1, 2, 3, 4, 6, 7]
-    assert list(rows[0]) == ["layer", "head", "query", *(f"key {key}" for key in seen)]
-    assert [(row["layer"], row["head"], int(row["query"])) for row in rows] == [
-        (layer, head, query) for layer, head in (("1", "2"), ("0", "1")) for query in seen
-    ]
-    for row in rows:
-        expected = averages[int(row["layer"]), int(row["head"]), int(row["query"])][seen]
+    heads = [[int(row[key]) for key in ("layer", "head", "query")] for row in rows]
+    assert heads == [[*head, query] for head in ORDER for query in seen]
+    for (layer, head, query), row in zip(heads, rows, strict=True):
         found = [float(row[f"key {key}"]) for key in seen]
-        np.testing.assert_allclose(found, expected, atol=5e-8)  # written to seven places
-
-
-def test_heads_to_draw_are_the_ends_of_the_order_by_default(papa):
-    order = papa.plot_papa.Order(np.zeros((3, 4)), list(np.ndindex(3, 4))[::-1])
-    constants = papa.plot_papa.Constants(np.zeros((3, 4, 8, 8)), np.arange(8))
-    ends = [(2, 3), (2, 2), (2, 1), (0, 2), (0, 1), (0, 0)]
-    assert papa.plot_papa.heads_to_draw(None, order, constants, Path("x")) == ends
-    assert papa.plot_papa.heads_to_draw(None, None, constants, Path("x"))[0] == (0, 0)
+        # written to seven places
+        np.testing.assert_allclose(found, averages[layer, head, query][seen], atol=5e-8)
 
 
 def texts_of(figure) -> dict[str, float]:
@@ -440,11 +428,3 @@ def test_plot_refuses_corrupt_or_foreign_heads(two_tasks, plot, file, content, p
     with pytest.raises(InputError, match=part):
         plot(*BOTH)
     assert not (two_tasks / "figures").exists()
-
-
-def test_plot_refuses_heads_that_do_not_exist(two_tasks, plot, papa):
-    with pytest.raises(InputError, match=r"--heads 1.3: not a head .*expected 0.0 to 1.2"):
-        plot("--folders", "outputs/minilm_cola", "--heads", "0.1,1.3")
-    for text in ("3", "0.1,", "0.1 1.1", "-1.0"):
-        with pytest.raises(argparse.ArgumentTypeError, match=r"expected layer\.head pairs"):
-            papa.plot_papa.head_list(text)
