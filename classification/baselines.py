@@ -18,7 +18,9 @@ def load_inputs(dataset: str, embed_dim: int = 256) -> AnalysisInputs:
     """
     px = embedding_beta_path(dataset, embed_dim)
     baselines = {
-        "px": Baseline(px, "embedding_beta.py", functools.partial(_votes, ndim=1)),
+        "px": Baseline(
+            px, f"embedding_beta.py --embed_dim {embed_dim}", functools.partial(_votes, ndim=1)
+        ),
         "logistic": Baseline(
             logistic_beta_path(dataset), "logistic_beta.py", functools.partial(_votes, ndim=2)
         ),

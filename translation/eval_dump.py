@@ -16,8 +16,6 @@ from the checkpoints saved in outputs/{dataset}_logs.parts/.
 """
 
 import argparse
-import functools
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -107,43 +105,7 @@ def dump(
 
 def _scatter(out: np.ndarray, offsets: np.ndarray, examples: np.ndarray, values) -> None:
     """Put the values of some examples, one after another, where they belong."""
-    places = Ragged(out, offsets).places(examples)
-    out[places] = values.cpu().numpy()
-
-
-def dump_checkpoint(
-    path: Path,
-    model: AttentionTranslator,
-    splits: dict[str, Pairs],
-    device: torch.device,
-    grad_bsize: int | None,
-    bleu_of: Callable[[Pairs], tuple[float, str]] | None,
-) -> dict:
-    """Scores and performance of the checkpoint at ``path``, as ``dump_checkpoints`` takes them.
-
-    Args:
-        path: of the checkpoint.
-        model: it is loaded into.
-        splits: "val", and "train" after it if it is asked for.
-        device: of the model.
-        grad_bsize: pairs whose Δ is computed at once; None for no Δ.
-        bleu_of: pairs -> BLEU of the model's translations, and sacrebleu's signature; None for no
-            BLEU.
-    """
-    load_checkpoint(path, model)
-    pairs = functools.reduce(Pairs.join, splits.values())
-    scores, correct, loss = dump(model, pairs, device, grad_bsize)
-    metas, signature, start = {}, None, 0
-    for split, some in splits.items():
-        num_targets = int((some.trg.lengths - 1).sum())
-        targets = slice(start, start + num_targets)
-        start = targets.stop
-        metas[f"{split}_acc"], metas[f"{split}_perplexity"] = percent_and_perplexity(
-            int(correct[targets].sum()), float(loss[targets].sum()), num_targets
-        )
-        if bleu_of is not None:
-            metas[f"{split}_bleu"], signature = bleu_of(some)
-    return {"scores": scores, "metas": metas, "signature": signature}
+    out[Ragged(out, offsets).places(examples)] = values.cpu().numpy()
 
 
 def main(argv=None) -> None:
@@ -195,17 +157,11 @@ def main(argv=None) -> None:
     def prepare():
         num_val = len(dataset.val)
         sample = sample_train(dataset.train, num_val) if args.include_train_subset else []
-        splits = {"val": dataset.val}
-        if sample:
-            splits["train"] = dataset.train.take(sample)
-        pairs = functools.reduce(Pairs.join, splits.values())
-        logs = Logs(
-            dataset=args.dataset,
-            src=pairs.src,
-            trg=pairs.trg,
-            splits={"val": num_val, "train": len(sample)},
-            index=np.array([*range(num_val), *sample]),
-        )
+        splits = {"val": dataset.val, "train": dataset.train.take(sample)}
+        pairs = dataset.val.join(splits["train"])
+        index = np.array([*range(num_val), *sample])
+        sizes = {split: len(some) for split, some in splits.items()}
+        logs = Logs(dataset=args.dataset, src=pairs.src, trg=pairs.trg, splits=sizes, index=index)
         models = {
             uniform: AttentionTranslator(dataset.vocab, config, uniform).to(device)
             for uniform in {entry["uniform"] for entry in entries}
@@ -213,15 +169,22 @@ def main(argv=None) -> None:
 
         def score_checkpoint(entry: dict, path: Path) -> dict:
             model = models[entry["uniform"]]
-
-            def bleu_of(some: Pairs) -> tuple[float, str]:
-                hypotheses = translate(model, some.src, dataset.pieces, device, args.beam_size)
-                return bleu(hypotheses, some.references)
-
+            load_checkpoint(path, model)
             grad_bsize = args.grad_bsize if entry["calculate_grad"] else None
-            return dump_checkpoint(
-                path, model, splits, device, grad_bsize, bleu_of if with_bleu(entry) else None
-            )
+            scores, correct, loss = dump(model, pairs, device, grad_bsize)
+            metas, signature, start = {}, None, 0
+            for split, some in splits.items():
+                num_targets = int((some.trg.lengths - 1).sum())
+                if not num_targets:  # no sample of training pairs
+                    continue
+                targets = slice(start, start := start + num_targets)
+                metas[f"{split}_acc"], metas[f"{split}_perplexity"] = percent_and_perplexity(
+                    int(correct[targets].sum()), float(loss[targets].sum()), num_targets
+                )
+                if with_bleu(entry):
+                    hypotheses = translate(model, some.src, dataset.pieces, device, args.beam_size)
+                    metas[f"{split}_bleu"], signature = bleu(hypotheses, some.references)
+            return {"scores": scores, "metas": metas, "signature": signature}
 
         def train_set() -> list[tuple]:
             src, trg = dataset.train.src, dataset.train.trg

@@ -323,7 +323,7 @@ def test_train_dump_baselines_collect(small_set, classification, capsys):
 
     collect(args)
     err = capsys.readouterr().err
-    assert "python embedding_beta.py --dataset small" in err
+    assert "python embedding_beta.py --embed_dim 256 --dataset small" in err
     assert "python logistic_beta.py --dataset small" in err
     assert "agr_px" not in load_pickle("results/r.pkl")["small", "kendall tau", "val", "test_acc"]
 

@@ -134,8 +134,11 @@ def test_bleu_of_the_last_checkpoint_alone(small, translation, capsys):
     assert "hold no val_bleu of normal_A at iteration 0" in message
     assert message.endswith("dump them again with eval_dump.py --eval_bleu all")
     assert "--include_train_subset" in refused(collect, [*args, "--include_train_results"])
-    collect(args)
-    assert "agr_px is left out; make it with: python embedding_beta.py" in capsys.readouterr().err
+    collect([*args, "--embed_dim", "7"])
+    assert (
+        "agr_px is left out; make it with: python embedding_beta.py --embed_dim 7"
+        in capsys.readouterr().err
+    )
 
 
 def test_ibm1_finds_the_dictionary(small, translation):
@@ -186,18 +189,6 @@ def test_an_empty_line_is_left_out_with_a_note(small, translation, capsys):
     assert "1 train pair(s) with an empty side are left out" in capsys.readouterr().out
 
 
-def test_a_sentence_of_300_pieces(small, translation):
-    for side in ("aa", "bb"):
-        path = Path(f"data/small/val.{side}")
-        words = SRC_WORDS if side == "aa" else TRG_WORDS
-        path.write_text(" ".join(words * 30) + "\n" + path.read_text())
-    dataset = translation.data.load_dataset("small")
-    assert dataset.val.src.lengths[0] >= 300
-    train_all(translation)
-    translation.eval_dump.main(["--dataset", "small", "--eval_bleu", "last"])
-    assert load_logs("outputs/small_logs.pkl").src.lengths[0] == dataset.val.src.lengths[0]
-
-
 def test_pieces_that_do_not_fit_the_checkpoints(small, translation):
     train_all(translation)
     pairs, _ = translation.data.read_pairs(translation.data.layout_of("small"), "train")
@@ -244,9 +235,7 @@ def test_all_missing_checkpoints_are_named_with_the_command(small, translation):
     ("change", "message"),
     [
         ({"dropout": 1.0}, "dropout must be from 0 to below 1, not 1.0"),
-        ({"dropout": "0.5"}, "dropout must be from 0 to below 1"),
         ({"num_layers": 0}, "num_layers must be a positive integer"),
-        ({"hidden_dim": 2.5}, "hidden_dim must be a positive integer"),
     ],
 )
 def test_configs_with_wrong_values(small, translation, change, message):
@@ -264,19 +253,29 @@ def test_one_layer_and_no_dropout(small, translation):
     assert ("normal_A", 0, "grad") in load_logs("outputs/small_logs.pkl").arrays
 
 
-def test_baselines_of_another_vocabulary(small, translation):
+def test_baselines_that_do_not_fit_are_named(small, translation):
     train_all(translation)
     translation.eval_dump.main(["--dataset", "small"])
-    path = Path("outputs/smallembedding256translation.pkl")
-    collect = ["--datasets", "small", "--out_file", "stats.pkl"]
-    path.write_bytes(pickle.dumps(np.zeros((7, 7), dtype=np.float32)))
-    message = refused(translation.collect_translation_stats.main, collect)
-    assert "has the shape (7, 7), but the logs use pieces up to" in message
-    path.write_bytes(pickle.dumps([1, 2]))
-    assert "holds no array" in refused(translation.collect_translation_stats.main, collect)
-    path.unlink()
-    Path("outputs/small_ibm1_beta.pkl").write_bytes(pickle.dumps({"data": np.zeros(3)}))
-    assert "no sparse table" in refused(translation.collect_translation_stats.main, collect)
+    table = {
+        "data": np.ones(2, np.float32),
+        "indices": np.array([0, 1], np.int32),
+        "indptr": np.minimum(np.arange(SMALL_VOCAB + 1), 2),
+        "shape": (SMALL_VOCAB, SMALL_VOCAB),
+    }
+    px, ibm1 = "smallembedding256translation.pkl", "small_ibm1_beta.pkl"
+    for name, content, message in (
+        (px, np.zeros((7, 7), np.float32), "has the shape (7, 7), but the logs use pieces up to"),
+        (px, [1, 2], "holds no array"),
+        (ibm1, {"data": np.zeros(3)}, "holds no sparse table"),
+        (ibm1, {**table, "shape": (10**30, 10**30)}, "holds no sparse table"),
+        (ibm1, {**table, "indices": np.array([0, 99])}, "no sparse table: indices must be < 45"),
+    ):
+        path = Path("outputs") / name
+        path.write_bytes(pickle.dumps(content))
+        collect = ["--datasets", "small", "--out_file", "stats.pkl"]
+        message_given = refused(translation.collect_translation_stats.main, collect)
+        assert message in message_given and "make it again with: python " in message_given
+        path.unlink()
 
 
 def test_logs_of_classification_are_refused(small, translation):
@@ -344,11 +343,8 @@ def test_a_beam_wider_than_the_vocabulary(small, translation):
         ("plot_dynamics", []),
     ],
 )
-@pytest.mark.parametrize("name", ["", "../small", "/etc", "a b", "a\nb", "a" * 300])
-def test_dataset_names_are_checked_before_they_are_part_of_a_path(
-    small, translation, script, more, name
-):
-    args = ["--datasets" if script.startswith("collect") else "--dataset", name, *more]
+def test_dataset_names_are_checked_before_they_are_part_of_a_path(small, translation, script, more):
+    args = ["--datasets" if script.startswith("collect") else "--dataset", "../small", *more]
     assert "must have a plain name" in refused(getattr(translation, script).main, args)
 
 
@@ -359,45 +355,3 @@ def test_languages_that_are_malformed_or_lead_elsewhere(small, translation):
     assert "language '../aa' must have a plain name" in refused(
         translation.ibm1_beta.main, TRAIN[:2]
     )
-
-
-def _table(content: dict) -> dict:
-    table = {
-        "data": np.ones(2, np.float32),
-        "indices": np.array([0, 1], np.int32),
-        "indptr": np.minimum(np.arange(SMALL_VOCAB + 1), 2),
-        "shape": (SMALL_VOCAB, SMALL_VOCAB),
-    }
-    return {**table, **content}
-
-
-def test_tables_of_ibm1_that_are_none(small, translation):
-    train_all(translation)
-    translation.eval_dump.main(["--dataset", "small"])
-    empty = np.ones(0, dtype=np.int64)
-    unsorted = {
-        "indices": np.array([1, 0]),
-        "indptr": np.minimum(2 * np.arange(SMALL_VOCAB + 1), 2),
-    }
-    for content, message in (
-        ({"shape": (SMALL_VOCAB,)}, "no square table"),
-        ({"shape": (SMALL_VOCAB, 10**30)}, "no square table"),
-        ({"shape": (10**30, 10**30)}, "no sparse table"),
-        ({"indices": [0, 1]}, "its indices are not integer arrays"),
-        ({"indices": np.array([0, 99])}, "no sparse table: indices must be < 45"),
-        (unsorted, "its columns are not ascending in each row"),
-        (
-            {"data": np.ones(0), "indices": empty, "indptr": 0 * np.arange(SMALL_VOCAB + 1)},
-            "empty table",
-        ),
-    ):
-        Path("outputs/small_ibm1_beta.pkl").write_bytes(pickle.dumps(_table(content)))
-        collect = ["--datasets", "small", "--out_file", "stats.pkl"]
-        assert message in refused(translation.collect_translation_stats.main, collect)
-
-
-def test_a_damaged_record_beside_the_logs_is_as_none(small, translation):
-    train_all(translation)
-    translation.eval_dump.main(["--dataset", "small"])
-    Path("outputs/small_logs.json").write_text('{"results": [1]}')
-    translation.collect_translation_stats.main(["--datasets", "small", "--out_file", "stats.pkl"])
