@@ -7,7 +7,6 @@ would take minutes even so (PARSED: run.sh, test.sh, MiniLM, searching good head
 its options are read, or its syntax checked; it is tried by hand.
 """
 
-import csv
 import gzip
 import re
 import runpy
@@ -23,59 +22,38 @@ import pytest
 from conftest import ROOT, load_folder
 from grid import commands
 
-from attention_dynamics.storage.files import read_json, write_json, write_text
+from attention_dynamics.storage.files import read_json, write_json
 
 COMMAND = re.compile(r"(?:[A-Z]+=\S+ +)*(python|bash|cd) ")
 
 # Options that make a step small; the last of two equal options counts.
-RUN = ["--custom_saves", "0,3"]
-DUMP = ["--make_log_config", "--overwrite"]
+TRAIN, DUMP = "--custom_saves 0,3 ", "--make_log_config --overwrite "
 SMALL = {
-    "classification": {
-        "train_classifier.py": [*RUN, "--steps", "6"],
-        "eval_dump.py": DUMP,
-        "embedding_beta.py": ["--epochs", "1"],
-        "../examples/own_model.py": ["--steps", "2", "--test_set_size", "20"],
-    },
-    "translation": {
-        "prepare_data.py": ["--vocab_size", "26"],
-        "train_translation.py": [*RUN, "--epochs", "1"],
-        "eval_dump.py": [*DUMP, "--beam_size", "1"],
-        "embedding_beta.py": ["--epochs", "1"],
-    },
-    "SequenceCopying": {
-        "seq2seq.py": [
-            "--num_seeds", "1", "--steps_s1", "11", "--hidden_dim", "8", "--jobs", "1",
-        ],
-        "toy_dynamics.py": ["--time", "20"],
-    },
-    ".": {},
-}  # fmt: skip
+    "classification/train_classifier.py": TRAIN + "--steps 6",
+    "classification/eval_dump.py": DUMP,
+    "classification/embedding_beta.py": "--epochs 1",
+    "classification/../examples/own_model.py": "--steps 2 --test_set_size 20",
+    "translation/prepare_data.py": "--vocab_size 26 --overwrite",
+    "translation/train_translation.py": TRAIN + "--epochs 1",
+    "translation/eval_dump.py": DUMP + "--beam_size 1",
+    "translation/embedding_beta.py": "--epochs 1",
+    "SequenceCopying/seq2seq.py": "--num_seeds 1 --steps_s1 11 --hidden_dim 8 --jobs 1",
+    "SequenceCopying/toy_dynamics.py": "--time 20",
+}
 CONFIGS = {
-    "classification": {
-        "hidden_dim": 6, "intermediate_dim": 5, "embed_dim": 7, "batch_size": 8,
-    },
+    "classification": {"hidden_dim": 6, "intermediate_dim": 5, "embed_dim": 7, "batch_size": 8},
     "translation": {"hidden_dim": 8, "dropout": 0.1, "num_layers": 1, "batch_size": 8},
-}  # fmt: skip
+}
 # Not run, only read: the script's parse_args, or bash -n of a batch file.
-PARSED = {
-    "SequenceCopying/multihead.py",
-    "./run.sh", "./test.sh", "papa/papa_runs.sh", "SequenceCopying/copying_runs.sh",
-    "papa/collect_papa_stats.py", "papa/plot_papa.py",
-    "papa/run_papa_glue.py", "papa/run_papa_glue_avgs_creator.py",
-    "papa/run_papa_ner.py", "papa/run_papa_ner_avgs_creator.py",
-    "./benchmarks/classification.py", "./benchmarks/translation.py",
-    "./benchmarks/copying.py", "./benchmarks/papa.py",
-    "./results/departures.py", "./results/times.py",
-}  # fmt: skip
+PARSED = re.compile(
+    r"SequenceCopying/(multihead|copying_runs)|papa/|\./(run|test)\.sh|\./(benchmarks|results)/"
+)
 
 # docs/cluster.md has the commands of the workflow, which tests/repository/test_workflow.py runs.
 PAGES = [
     ROOT / "README.md",
     *(page for page in sorted(ROOT.glob("docs/*.md")) if page.name != "cluster.md"),
 ]
-
-WORDS = [f"word{i}" for i in range(12)]
 
 
 def blocks(text: str) -> list[list[str]]:
@@ -103,45 +81,45 @@ def expanded(block: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def sentences(count: int, seed: int) -> list[str]:
-    drawn = np.random.default_rng(seed).integers(0, len(WORDS), (count, 4))
-    return [f"{' '.join(WORDS[i] for i in row)} n{n + 1000 * seed}" for n, row in enumerate(drawn)]
-
-
-def tree(label: int, words: list[str]) -> str:
-    """A sentence as the treebank writes it; only its root has a sentiment."""
-    if len(words) == 1:
-        return f"({label} {words[0]})"
-    return f"({label} (2 {words[0]}) {tree(2, words[1:])})"
+def sentences(count: int) -> list[str]:
+    drawn = np.random.default_rng(count).integers(0, 12, (count, 4))
+    return [
+        " ".join(f"word{i}" for i in row) + f" n{n + 1000 * count}" for n, row in enumerate(drawn)
+    ]
 
 
 def write_sources(root: Path) -> dict[str, Path]:
     """Small data in the forms that the README speaks of; the placeholder of each -> its path."""
-    trees = root / "sources" / "trees"
+
+    def write(path: str, lines: list[str]) -> None:
+        content = "\n".join([*lines, ""]).encode()
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(gzip.compress(content) if path.endswith(".gz") else content)
+
     for split, count in (("train", 40), ("dev", 6), ("test", 12)):
-        lines = [
-            tree(4 * (n % 2), ["good" if n % 2 else "bad", *sentence.split()])
-            for n, sentence in enumerate(sentences(count, count))
-        ]
-        write_text(trees / f"{split}.txt", "\n".join(lines) + "\n")
-    raw = root / "sources" / "task1" / "raw"
+        trees = []
+        for n, sentence in enumerate(sentences(count)):
+            tree = "(2 good)" if n % 2 else "(2 bad)"
+            for word in sentence.split():
+                tree = f"(2 {tree} (2 {word}))"
+            trees.append(f"({4 * (n % 2)}{tree[2:]}")
+        write(f"sources/trees/{split}.txt", trees)
     for split, count in (("train", 40), ("val", 8)):
         for language in ("de", "en"):
-            text = "\n".join(sentences(count, count)) + "\n"
-            raw.mkdir(parents=True, exist_ok=True)
-            (raw / f"{split}.{language}.gz").write_bytes(gzip.compress(text.encode()))
+            write(f"sources/task1/raw/{split}.{language}.gz", sentences(count))
     for name, count in (("train", 40), ("test", 12)):
-        with open(root / "classification" / f"{name}.csv", "w", newline="") as stream:
-            writer = csv.writer(stream)
-            writer.writerow(["review", "stars"])
-            for n, sentence in enumerate(sentences(count, count)):
-                writer.writerow([f"{'good' if n % 2 else 'bad'}, {sentence}", 1 + 4 * (n % 2)])
+        rows = [
+            f'"{"bad" if n % 2 else "good"}, {s}",{1 + 4 * (n % 2)}'
+            for n, s in enumerate(sentences(count))
+        ]
+        write(f"classification/{name}.csv", ["review,stars", *rows])
     for name, count in (("a", 40), ("b", 8)):
         for language in ("de", "en"):
-            write_text(
-                root / f"translation/{name}.{language}", "\n".join(sentences(count, count)) + "\n"
-            )
-    return {"/path/to/trees": trees, "/path/to/task1/raw": raw}
+            write(f"translation/{name}.{language}", sentences(count))
+    return {
+        "/path/to/trees": root / "sources/trees",
+        "/path/to/task1/raw": root / "sources/task1/raw",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -174,30 +152,22 @@ class Runner:
         self.root, self.monkeypatch = root, monkeypatch
         self.folder = "."
         self.modules: dict[str, SimpleNamespace] = {}
-        self.ran: list[str] = []
+        self.ran: set[str] = set()
 
     def line(self, line: str) -> None:
         words = shlex.split(line)
         settings = dict(word.split("=", 1) for word in words if re.match("[A-Z]+=", word))
-        words = words[len(settings) :]
-        if words[0] == "cd":
-            self.folder = str(Path(self.folder, words[1])) if words[1] != ".." else "."
-            assert (self.root / self.folder).is_dir(), line
-        elif f"{self.folder}/{words[1]}" in PARSED:
-            self.read(words)
-        elif words[0] == "bash":
-            self.batch(words[1:], settings)
-        else:
-            self.python(words[1:])
-
-    def read(self, words: list[str]) -> None:
-        """A command that is not run."""
-        path = self.root / self.folder / words[1]
-        assert path.exists(), words
-        if words[0] == "bash":
+        command, name, *options = words[len(settings) :]
+        path = self.root / self.folder / name
+        assert path.exists(), line
+        if command == "cd":
+            self.folder = "." if name == ".." else name
+        elif command == "python":
+            self.python([name, *options])
+        elif PARSED.match(f"{self.folder}/{name}"):
             subprocess.run(["bash", "-n", str(path)], check=True)
-        elif self.folder != ".":
-            getattr(self.of(self.folder), path.stem).parse_args(words[2:])
+        else:
+            self.batch([name, *options], settings)
 
     def batch(self, words: list[str], settings: dict[str, str]) -> None:
         environment = {
@@ -214,26 +184,26 @@ class Runner:
 
     def python(self, words: list[str]) -> None:
         self.monkeypatch.chdir(self.root / self.folder)
-        script, options = words[0], words[1:]
-        small = SMALL[self.folder].get(script, [])
-        if script == "prepare_data.py" and self.folder == "translation":
-            options = [*options, "--overwrite"]
-        options = [*options, *small]
-        self.monkeypatch.setattr(sys, "argv", [script, *options])
-        if "/" in script:  # it imports modules of its own folder, and rejects another library
-            path = (ROOT / self.folder / script).resolve()
+        script = f"{self.folder}/{words[0]}"
+        options = [*words[1:], *SMALL.get(script, "").split()]
+        self.monkeypatch.setattr(sys, "argv", [words[0], *options])
+        if PARSED.match(script):
+            if self.folder != ".":
+                getattr(self.of_folder(), Path(script).stem).parse_args(options)
+        elif "/" in words[0]:  # it imports modules of its own folder, and rejects another library
+            path = (ROOT / script).resolve()
             subprocess.run([sys.executable, str(path), *options], check=True)
         elif self.folder == ".":
             runpy.run_path(str(self.root / script))["main"](options)
         else:
-            getattr(self.of(self.folder), Path(script).stem).main(options)
-        self.ran.append(f"{self.folder}/{script}")
+            getattr(self.of_folder(), Path(script).stem).main(options)
+        self.ran.add(script)
 
-    def of(self, folder: str) -> SimpleNamespace:
-        """The modules of a folder of the copy."""
-        if folder not in self.modules:
-            self.modules[folder] = load_folder(self.root / folder)
-        return self.modules[folder]
+    def of_folder(self) -> SimpleNamespace:
+        """The modules of the current folder of the copy."""
+        if self.folder not in self.modules:
+            self.modules[self.folder] = load_folder(self.root / self.folder)
+        return self.modules[self.folder]
 
 
 def test_commands_of_every_page_run(clean_copy, monkeypatch, capsys):
@@ -255,13 +225,9 @@ def test_commands_of_every_page_run(clean_copy, monkeypatch, capsys):
     for folder in ("classification", "translation"):
         assert f"from {folder}/results/mine.pkl" in page
         assert f"{folder}/figures/mine_val_" in page
-        names = {
-            entry["name"] for entry in read_json(clean_copy / folder / "configs/mine_log.json")
-        }
-        assert {"normal_A", "normal_B", "uniform"} <= names
-    # Each script that is not only read was run.
-    for folder, scripts in SMALL.items():
-        assert {f"{folder}/{script}" for script in scripts} <= set(runner.ran)
+        entries = read_json(clean_copy / folder / "configs/mine_log.json")
+        assert {"normal_A", "normal_B", "uniform"} <= {entry["name"] for entry in entries}
+    assert SMALL.keys() <= runner.ran
 
 
 def test_pages_have_known_placeholders_and_existing_scripts():
@@ -280,16 +246,8 @@ def test_troubleshooting_quotes_messages_of_the_code():
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
     rows = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
     assert len(rows) >= 8
-    code = "".join(
-        path.read_text()
-        for path in [
-            *ROOT.glob("*/*.py"),
-            *ROOT.glob("attention_dynamics/*/*.py"),
-            *ROOT.glob("*/preparation/*.py"),
-            *ROOT.glob("*.sh"),
-        ]
-        if path.is_file()
-    )
+    paths = [path for glob in ("*/*.py", "*/*/*.py", "*.sh") for path in ROOT.glob(glob)]
+    code = "".join(path.read_text() for path in paths if ".venv" not in path.parts)
     code = re.sub(r'"\s+f?"', "", re.sub(r"\{[^{}]*\}|\$\([^()]*\)", "*", code))
     names = r"configs/mine_log\.json|data/mine|node7|Python [\d.]+(?=,)|UTF-16|\b(600|8000|4321)\b"
     for row in rows:
