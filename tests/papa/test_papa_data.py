@@ -59,37 +59,37 @@ def encode(papa):
 
 
 @pytest.fixture
-def load(papa):
-    """A function (task, splits, data options) that loads a task of sentences."""
+def load(papa, tmp_path):
+    """A function that loads a task, of words if its name is one of WORD_TASKS.
 
-    def load(task_name=None, splits=("train", "validation"), **options):
+    ``files``: name -> text. "train.csv" is given as --train_file and so on, those in "glue/" as
+    --task_dir; a name that ends in .gz is compressed.
+    """
+
+    def load(task_name=None, files=None, splits=None, **options):
+        columns = {key: options.pop(key) for key in COLUMNS if key in options}
+        for name, text in (files or {}).items():
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(
+                gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode()
+            )
+            if "/" in name:
+                options["task_dir"] = str(path.parent)
+            else:
+                options[f"{name.split('.')[0]}_file"] = str(path)
+        splits = splits or [key.split("_")[0] for key in options if key.endswith("_file")]
         data = papa.arguments.DataArguments(task_name=task_name, **options)
-        return papa.glue.load_sequence_task(data, "cache", splits)
+        if task_name and task_name.lower() in WORD_TASKS:
+            tokens = papa.arguments.TokenArguments(**columns)
+            return papa.token_tasks.load_token_task(data, tokens, "cache", splits or ["train"])
+        return papa.glue.load_sequence_task(data, "cache", splits or ["train"])
 
     return load
 
 
-@pytest.fixture
-def load_words(papa, tmp_path):
-    """A function (name and text of a file or data options, task, columns) that loads words."""
-
-    def load_words(name=None, text="", task_name="ner", splits=("train",), **options):
-        columns = {key: value for key, value in options.items() if key.endswith("column_name")}
-        if name:
-            options["train_file"] = write(tmp_path / name, text)
-        options = {key: value for key, value in options.items() if key not in columns}
-        data = papa.arguments.DataArguments(task_name=task_name, **options)
-        tokens = papa.arguments.TokenArguments(**columns)
-        return papa.token_tasks.load_token_task(data, tokens, "cache", splits)
-
-    return load_words
-
-
-def write(path, text: str) -> str:
-    """Write a file (gzipped if its name says so) and its folders; returns its path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-    return str(path)
+COLUMNS = ("text_column_name", "label_column_name")
+WORD_TASKS = ("ner", "pos", "chunk", "srl")
 
 
 def refused(*parts: str):
@@ -273,202 +273,100 @@ TRAIN = {
 }
 RTE = "sentence1\tsentence2\tlabel\na\tb\t"
 COLA = {
-    "train.tsv.gz": "gj04\t1\t\tThe sailors sleep.\n",
-    "dev.tsv": "cj99\t1\t\tIt runs.\n",
-    "test.tsv": "index\tsentence\n0\tBill ran.\n",
+    "glue/train.tsv.gz": "gj04\t1\t\tThe sailors sleep.\n",
+    "glue/dev.tsv": "cj99\t1\t\tIt runs.\n",
+    "glue/test.tsv": "index\tsentence\n0\tBill ran.\n",
 }
-_MNLI = "sentence1\tsentence2"
+PAIR = "sentence1\tsentence2"
 MNLI = {
-    "train.tsv": f"{_MNLI}\tgold_label\nP.\tH.\tneutral\nQ.\tI.\tentailment\n",
-    "dev_matched.tsv": f"{_MNLI}\tgold_label\nP.\tH.\tcontradiction\n",
-    "dev_mismatched.tsv": f"{_MNLI}\tgold_label\nP.\tH.\tneutral\n",
-    "test_matched.tsv": f"{_MNLI}\nP.\tH.\n",
-    "test_mismatched.tsv": f"{_MNLI}\nP.\tH.\n",
+    "glue/train.tsv": f"{PAIR}\tgold_label\nP.\tH.\tneutral\nQ.\tI.\tentailment\n",
+    "glue/dev_matched.tsv": f"{PAIR}\tgold_label\nP.\tH.\tcontradiction\n",
+    "glue/dev_mismatched.tsv": f"{PAIR}\tgold_label\nP.\tH.\tneutral\n",
+    "glue/test_matched.tsv": f"{PAIR}\nP.\tH.\n",
+    "glue/test_mismatched.tsv": f"{PAIR}\nP.\tH.\n",
 }
-
-
-def write_folder(folder, files: dict[str, str]) -> str:
-    for name, text in files.items():
-        write(folder / name, text)
-    return str(folder)
 
 
 @pytest.mark.parametrize("name", TRAIN)
-def test_load_reads_a_glue_directory(papa, load, tmp_path, name):
+def test_load_reads_a_glue_directory(papa, load, name):
     text, first, label = TRAIN[name]
-    task = load(name.upper(), ["train"], task_dir=write_folder(tmp_path, {"train.tsv": text}))
+    task = load(name.upper(), {"glue/train.tsv": text})
     assert task.name == name.replace("-", "")
     assert task.labels == papa.glue.GLUE[task.name]
     assert task.splits == {"train": ([first], [label])}
 
 
-def test_load_reads_all_splits_of_a_glue_directory(papa, load, tmp_path):
-    splits = ("train", "validation", "test")
-    cola = load("CoLA", splits, task_dir=write_folder(tmp_path / "c", COLA))
-    assert list(cola.splits) == list(splits)
+def test_load_reads_all_splits_of_a_glue_directory(load):
+    splits = ["train", "validation", "test"]
+    cola = load("CoLA", COLA, splits)
+    assert list(cola.splits) == splits
     assert cola.splits["validation"] == ([("It runs.",)], [1])
     assert cola.splits["test"] == ([("Bill ran.",)], None)
-    mnli = load("mnli", splits, task_dir=write_folder(tmp_path / "m", MNLI))
-    kinds = ("matched", "mismatched")
-    assert list(mnli.splits) == ["train", *(f"{s}_{k}" for s in splits[1:] for k in kinds)]
-    assert [one.labels for one in mnli.splits.values()] == [[1, 0], [2], [1], None, None]
-
-
-@pytest.mark.parametrize(
-    ("name", "files", "splits", "message"),
-    [
-        ("rte", {"train.tsv": RTE + "1\n"}, ["train", "validation"], "dev.tsv.gz does not exist"),
-        ("mnli", {"dev_mismatched.tsv": "x"}, ["validation"], "dev_matched.tsv.gz does not exist"),
-        ("qqp", {"train.tsv": "index\n1\n"}, ["train"], "no columns of texts .* it has index"),
-        ("rte", {"train.tsv": RTE + "maybe\n"}, ["train"], "line 2 .* 'maybe' .*not_entailment"),
-        ("rte", {"train.tsv": RTE + "-1\n"}, ["train"], "line 2 has no label"),
-        ("rte", {"test.tsv": RTE + "1\na\tb\t-1\n"}, ["test"], "line 3 has no label.* in all rows"),
-        ("stsb", {"train.tsv": RTE + "high\n"}, ["train"], "line 2 .* 'high' .expected numbers"),
-        ("sst2", {"train.tsv": "sentence\ngood\n"}, ["train"], "no columns of texts and labels"),
-        ("sst2", {"train.tsv": "sentence\tlabel\n"}, ["train"], "train.tsv has no rows"),
-    ],
-)
-def test_load_refuses_a_wrong_glue_directory(load, tmp_path, name, files, splits, message):
-    with refused(message):
-        load(name, splits, task_dir=write_folder(tmp_path, files))
+    mnli = load("mnli", MNLI, splits)
+    assert {split: examples.labels for split, examples in mnli.splits.items()} == {
+        "train": [1, 0], "validation_matched": [2], "validation_mismatched": [1],
+        "test_matched": None, "test_mismatched": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("row", ["a\tb\tc\t1", "a\tb"])
-def test_load_leaves_out_malformed_rows_of_glue_except_in_a_test_set(load, tmp_path, capsys, row):
+def test_load_leaves_out_malformed_rows_of_glue_except_in_a_test_set(load, capsys, row):
     rows = f"{RTE}0\n{row}\nc\td\t1\n"
-    folder = write_folder(tmp_path, {"train.tsv": rows, "test.tsv": rows})
-    task = load("rte", ["train"], task_dir=folder)
+    task = load("rte", {"glue/train.tsv": rows})
     assert task.splits["train"] == ([("a", "b"), ("c", "d")], [0, 1])
-    assert "1 row(s) have more or fewer than 3 fields and are left out (the first one: line 3)" in (
-        capsys.readouterr().err
-    )
+    note = "1 row(s) have more or fewer than 3 fields and are left out (the first one: line 3)"
+    assert note in capsys.readouterr().err
     with refused("test.tsv line 3 has . field"):
-        load("rte", ["test"], task_dir=folder)
+        load("rte", {"glue/test.tsv": rows}, ["test"])
 
 
 # --- own files
 
 
-@pytest.fixture
-def load_own(load, tmp_path):
-    """A function (suffix, texts of the splits) that writes their files and loads them."""
-
-    def load_own(suffix: str, *texts: str, task_name=None):
-        splits = [
-            s for s, text in zip(("train", "validation", "test"), texts, strict=False) if text
-        ]
-        files = {
-            f"{split}_file": write(tmp_path / f"{split}{suffix}", text)
-            for split, text in zip(splits, filter(None, texts), strict=True)
-        }
-        return load(task_name, splits, **files)
-
-    return load_own
-
-
-# name -> (suffix, file, names of the labels, texts, labels)
-OWN = {
-    "csv": (
-        ".csv", 'text,label\n"a, ""b""\nc",spam\nd,ham\n',
-        ("ham", "spam"), [('a, "b"\nc',), ("d",)], [1, 0],
-    ),
-    "tsv": (
-        ".tsv.gz", 'sentence1\tsentence2\tlabel\na "b\tc\t10\nd\te\t-1\nf\tg\t2\n',
-        ("-1", "2", "10"), [('a "b', "c"), ("d", "e"), ("f", "g")], [2, 0, 1],
-    ),
-    "json": (
-        ".json", '{"sentence": "a", "label": "x"}\n\n{"label": "y", "sentence": "b\\u2028c"}\n',
-        ("x", "y"), [("a",), ("b\u2028c",)], [0, 1],
-    ),
-    "regression": (
-        ".json", '[{"text": "a", "label": 0.5},\n {"text": "b", "label": 2}]',
-        (), [("a",), ("b",)], [0.5, 2.0],
-    ),
-    "integers": (
-        ".csv", "text,label\na,1.0\nb,00\nc,1e0\nd,-0\n",
-        ("0", "1"), [("a",), ("b",), ("c",), ("d",)], [1, 0, 1, 0],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", OWN)
-def test_load_reads_own_files(load_own, name):
-    suffix, text, names, texts, labels = OWN[name]
-    task = load_own(suffix, text)
+@pytest.mark.parametrize(
+    ("name", "text", "names", "texts", "labels"),
+    [
+        (
+            "train.csv", 'text,label\n"a, ""b""\nc",spam\nd,ham\n',
+            ("ham", "spam"), [('a, "b"\nc',), ("d",)], [1, 0],
+        ),
+        (
+            "train.tsv.gz", 'sentence1\tsentence2\tlabel\na "b\tc\t10\nd\te\t-1\nf\tg\t2\n',
+            ("-1", "2", "10"), [('a "b', "c"), ("d", "e"), ("f", "g")], [2, 0, 1],
+        ),
+        (
+            "train.json", '{"text": "a", "label": "x"}\n\n{"label": "y", "text": "b\\u2028c"}\n',
+            ("x", "y"), [("a",), ("b\u2028c",)], [0, 1],
+        ),
+        (  # a regression
+            "train.json", '[{"text": "a", "label": 0.5},\n {"text": "b", "label": 2}]',
+            (), [("a",), ("b",)], [0.5, 2.0],
+        ),
+        ("train.csv", "text,label\na,1.0\nb,00\n", ("0", "1"), [("a",), ("b",)], [1, 0]),
+    ],
+)  # fmt: skip
+def test_load_reads_own_files(load, name, text, names, texts, labels):
+    task = load(None, {name: text})
     assert (task.name, task.labels) == (None, names)
     assert task.splits == {"train": (texts, labels)}
 
 
-def test_load_reads_own_files_of_evaluation(load_own):
-    task = load_own(".csv", "text,label\na,1\nb,0\n", "label,text\n1.0,e\n", "text\nf\n")
-    assert task.splits["validation"] == ([("e",)], [1])
-    assert task.splits["test"] == ([("f",)], None)
-
-
 @pytest.mark.parametrize("missing", ["", "NA", "nan", "None"])
-def test_load_accepts_missing_labels_in_a_test_set_only(load_own, missing):
-    with refused("line 3 has no label"):
-        load_own(".csv", f"text,label\na,x\nb,{missing}\nc,y\n")
-    task = load_own(".csv", "text,label\na,x\nc,y\n", "", f"text,label\nd,{missing}")
+def test_load_accepts_missing_labels_in_a_test_set_only(load, missing):
+    files = {"train.csv": "text,label\na,1\nc,0\n", "validation.csv": "label,text\n1.0,e\n"}
+    task = load(None, {**files, "test.csv": f"text,label\nd,{missing}"})
+    assert task.splits["validation"] == ([("e",)], [1])
     assert task.splits["test"] == ([("d",)], None)
+    with refused("line 3 has no label"):
+        load(None, {"train.csv": f"text,label\na,x\nb,{missing}\nc,y\n"})
 
 
-def test_load_reads_a_task_of_glue_from_own_files(load_own):
+def test_load_reads_a_task_of_glue_from_own_files(load):
     header = "premise,hypothesis,label\n"
-    task = load_own(".csv", f"{header}a,b,2\nc,d,neutral\n", f"{header}a,b,0\n", task_name="MNLI")
+    files = {"train.csv": f"{header}a,b,2\nc,d,neutral\n", "validation.csv": f"{header}a,b,0\n"}
+    task = load("MNLI", files)
     assert list(task.splits) == ["train", "validation"]
     assert task.splits["train"] == ([("a", "b"), ("c", "d")], [2, 1])
-
-
-OWN_ERRORS = {
-    "one class": (".csv", "text,label\na,1\nb,1\n", "", "has 1 different label"),
-    "unseen label": (
-        ".csv", "text,label\na,x\nb,y\n", "text,label\nc,z\n",
-        r"validation.csv line 2 has the label 'z' \(expected x, y\)",
-    ),
-    "0 is no label": (".csv", "text,label\na,1\nb,2\n", "text,label\nc,0\n", "the label '0'"),
-    "not a number": (".csv", "text,label\na,1.5\nb,2\n", "text,label\nc,q\n", "expected numbers"),
-    "no text": (".csv", "review,label\na,1\n", "", "columns of texts .*; it has review, label"),
-    "no label": (".csv", "text,stars\na,1\n", "", "of texts and labels .*; it has text, stars"),
-    "fields": (".tsv", "text\tlabel\na\t1\t2\n", "", r"line 2 has 3 field\(s\)"),
-    "suffix": (".xlsx", "text,label\n", "", "train.xlsx must end in .csv, .tsv, .json"),
-    "json": (".json", '{"text": "a", "label": 1}\n{"text": \n', "", "line 2 is malformed JSON"),
-    "json array": (".json", '[{"text": "a", "label": 1},\n', "", "train.json is malformed JSON"),
-    "json rows": (".json", "[1]", "", "that are not JSON objects"),
-    "json text": (".json", '{"text": 5, "label": 1}\n', "", "line 1: a text is not a string"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", OWN_ERRORS)
-def test_load_refuses_malformed_own_files(load_own, case):
-    *files, message = OWN_ERRORS[case]
-    with refused(message):
-        load_own(*files)
-
-
-def test_load_refuses_options_without_data(load, load_words, tmp_path):
-    train = write(tmp_path / "a.csv", "text,label\na,1\nb,0\n")
-    for message, options in {
-        "--task_name kola .*cola, mnli, mrpc": {"task_name": "kola"},
-        "split validation is needed: give --validation_file beside --train_file": {
-            "train_file": train
-        },
-        "split train is needed.* beside --validation_file": {"validation_file": train},
-        "nowhere.csv does not exist": {"train_file": "nowhere.csv", "validation_file": train},
-        "nowhere/train.tsv.gz does not exist": {
-            "task_name": "rte",
-            "task_dir": str(tmp_path / "nowhere"),
-        },
-        "--task_dir needs .* and no --train_file": {"train_file": train, "task_dir": str(tmp_path)},
-        "--task_dir needs the --task_name": {"task_dir": str(tmp_path)},
-        "no data: give --train_file": {},
-    }.items():
-        with refused(message):
-            load(**options)
-    with refused("no data: give --train_file"):
-        load_words()
-    with refused("--task_name srl", "ner, pos, chunk"):
-        load_words(task_name="srl")
 
 
 # --- labelled words
@@ -498,43 +396,42 @@ WNUT = "the\tO\n#big\tB-loc\na b\tI-loc\n\t\nit\tO\r\n \n\n"
 JSON = """{"id": "1", "tokens": ["a", "b"], "pos_tags": [3, 4], "ner_tags": ["O", "B-X"]}
 {"id": "2", "tokens": [], "pos_tags": [], "ner_tags": []}"""
 WORDS = '{"words": ["a", "b"], "tags": ["O", "Y"], "lemmas": ["c", "d"]}'
-COLUMNS = ("text_column_name", "label_column_name")
 EU = [["EU", "rejects"], ["Peter"]]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "task", "columns", "words", "labels"),
     [
-        ("a.txt", CONLL_2003, "NER", (), EU, [["B-ORG", "O"], ["B-PER"]]),
-        ("a.txt", CONLL_2003, "pos", (), EU, [["NNP", "VBZ"], ["NNP"]]),
-        ("a.txt", CONLL_2003, "chunk", (), EU, [["B-NP", "B-VP"], ["B-NP"]]),
+        ("train.txt", CONLL_2003, "NER", (), EU, [["B-ORG", "O"], ["B-PER"]]),
+        ("train.txt", CONLL_2003, "pos", (), EU, [["NNP", "VBZ"], ["NNP"]]),
+        ("train.txt", CONLL_2003, "chunk", (), EU, [["B-NP", "B-VP"], ["B-NP"]]),
         # two files with byte-order marks and Windows line ends, one of them empty
         (
-            "a.txt", "\ufeff" + CONLL_2003.replace("\n", "\r\n") + "\r\n\ufeff",
+            "train.txt", "\ufeff" + CONLL_2003.replace("\n", "\r\n") + "\r\n\ufeff",
             "ner", (), EU, [["B-ORG", "O"], ["B-PER"]],
         ),
         (
-            "a.conll.gz", WNUT,
+            "train.conll.gz", WNUT,
             "ner", (), [["the", "#big", "a b"], ["it"]], [["O", "B-loc", "I-loc"], ["O"]],
         ),
-        ("a", "a B-X\nb O", "chunk", (), [["a", "b"]], [["B-X", "O"]]),
-        ("a", "1 cat X B-Y\n2 dog Z O\n", "pos", ("1", "2"), [["cat", "dog"]], [["X", "Z"]]),
+        ("train", "a B-X\nb O", "chunk", (), [["a", "b"]], [["B-X", "O"]]),
+        ("train", "1 cat X B-Y\n2 dog Z O\n", "pos", ("1", "2"), [["cat", "dog"]], [["X", "Z"]]),
         (
-            "a.conllu.gz", CONLLU,
+            "train.conllu.gz", CONLLU,
             "pos", (), [["It", "'s", "New York"], ["Go"]], [["PRON", "AUX", "PROPN"], ["VERB"]],
         ),
         (
-            "a.conllu", CONLLU, "pos", ("lemma", "xpos"),
+            "train.conllu", CONLLU, "pos", ("lemma", "xpos"),
             [["it", "be", "New York"], ["go"]], [["PRP", "VBZ", "NNP"], ["VB"]],
         ),
-        ("a.json", JSON, "ner", (), [["a", "b"]], [["O", "B-X"]]),
-        ("a.json", JSON, "pos", (), [["a", "b"]], [["3", "4"]]),
-        ("a.json", WORDS, "ner", (), [["a", "b"]], [["O", "B-Y"]]),
-        ("a.json", WORDS, "pos", ("lemmas",), [["c", "d"]], [["O", "Y"]]),
+        ("train.json", JSON, "ner", (), [["a", "b"]], [["O", "B-X"]]),
+        ("train.json", JSON, "pos", (), [["a", "b"]], [["3", "4"]]),
+        ("train.json", WORDS, "ner", (), [["a", "b"]], [["O", "B-Y"]]),
+        ("train.json", WORDS, "pos", ("lemmas",), [["c", "d"]], [["O", "Y"]]),
     ],
 )  # fmt: skip
-def test_load_reads_words(load_words, name, text, task, columns, words, labels):
-    loaded = load_words(name, text, task, **dict(zip(COLUMNS, columns, strict=False)))
+def test_load_reads_words(load, name, text, task, columns, words, labels):
+    loaded = load(task, {name: text}, **dict(zip(COLUMNS, columns, strict=False)))
     assert loaded.name == task.lower()
     assert loaded.splits == {"train": (words, labels)}
     assert {*loaded.labels} >= {label for row in labels for label in row}
@@ -551,9 +448,9 @@ SCHEMES = {
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_load_converts_tag_schemes_to_bio(load_words, scheme, capsys):
+def test_load_converts_tag_schemes_to_bio(load, scheme, capsys):
     rows = json.dumps({"tokens": [*"abcdef"], "ner_tags": SCHEMES[scheme].split()})
-    task = load_words("a.json", rows)
+    task = load("ner", {"train.json": rows})
     assert task.splits["train"].labels == [["O", "B-PER", "I-PER", "O", "B-ORG", "B-PER"]]
     assert task.labels == ("B-ORG", "B-PER", "I-ORG", "I-PER", "O")
     assert "are converted to BIO" in capsys.readouterr().err
@@ -567,17 +464,17 @@ def test_to_bio_keeps_adjacent_entities_of_a_type_apart(papa):
             assert " ".join(tag[0] for tag in papa.token_tasks.to_bio(row)) == after
 
 
-def test_load_does_not_change_bio_labels(load_words, capsys):
+def test_load_does_not_change_bio_labels(load, capsys):
     # The I-Y at the start is an error of BIO data: some B-X is not after an entity of its type.
-    task = load_words("a.conll", "a I-Y\nb O\nc B-X\nd I-X\n")
+    task = load("ner", {"train.conll": "a I-Y\nb O\nc B-X\nd I-X\n"})
     assert task.splits["train"].labels == [["I-Y", "O", "B-X", "I-X"]]
     assert task.labels == ("B-X", "I-X", "I-Y", "O")
     assert "converted" not in capsys.readouterr().err
 
 
-def test_token_metrics_count_missed_entities_without_prefixes(papa, load_words):
+def test_token_metrics_count_missed_entities_without_prefixes(papa, load):
     """seqeval alone reads the type ORG as outside: F1 of 1 with every ORG missed."""
-    task = load_words("a.conll", "a PER\nb O\nc ORG\n")
+    task = load("ner", {"train.conll": "a PER\nb O\nc ORG\n"})
     number = {label: index for index, label in enumerate(task.labels)}
     labels = [[number[label] for label in task.splits["train"].labels[0]]]
     logits = one_hot([[labels[0][0], number["O"], number["O"]]], len(task.labels))
@@ -585,38 +482,55 @@ def test_token_metrics_count_missed_entities_without_prefixes(papa, load_words):
     assert (scores["precision"], scores["recall"]) == (1.0, 0.5)
 
 
-WORD_ERRORS = {
-    "one column": ("a.conll", "a\nb\n", "ner", "no words in column '0' with labels in None"),
-    "ragged": ("a.conll", "a O\nb\n", "ner", r"line 2 has 1 column\(s\) \(expected 2\)"),
-    "one label": ("a.conll", "a O\nb O\n", "ner", r"1 different label\(s\)"),
-    "empty": ("a.conll", "\n \n", "ner", "a.conll has no sentences"),
-    "documents": ("a.conll", "-DOCSTART- O\n\n", "ner", "a.conll has no sentences"),
-    "no entities": ("a.conllu", CONLLU, "ner", "'AUX' does not mark an entity .*--task_name pos"),
-    "mixed tags": ("a.conll", "a O\nb B-PER\nc LOC\n", "ner", "'LOC' does not mark an entity"),
-    "fields": ("a.conllu", "1\tIt\n", "pos", r"line 1 has 2 column\(s\) \(expected 10"),
-    "json lengths": ("a.json", '{"tokens": ["a"], "ner_tags": []}', "ner", "line 1: not a list of"),
-    "json text": ("a.json", '{"tokens": "a", "ner_tags": "O"}', "ner", "not a list of words"),
-    "json empty": ("a.json", '{"tokens": [], "ner_tags": []}', "ner", "has no sentences"),
-}
+TRAIN_CSV = {"train.csv": "text,label\na,x\nb,y\n"}
+# message -> (task, files)
+REFUSED = {
+    "--task_name kola .*cola, mnli, mrpc": ("kola", {}),
+    "--task_name srl .*ner, pos, chunk": ("srl", {}),
+    "dev.tsv.gz does not exist": ("rte", {"glue/train.tsv": RTE + "1\n"}, ["validation"]),
+    "--task_dir needs .* and no --train_file": ("rte", {"glue/train.tsv": "", **TRAIN_CSV}),
+    "no data: give --train_file": (None, {}),
+    "the split validation is needed.* beside --train_file": (None, TRAIN_CSV, ["validation"]),
+    "no columns of texts .* it has index": ("qqp", {"glue/train.tsv": "index\n1\n"}),
+    "columns of texts and labels .*it has text, stars": (None, {"train.csv": "text,stars\na,1\n"}),
+    "line 2 .* 'maybe' .*not_entailment": ("rte", {"glue/train.tsv": RTE + "maybe\n"}),
+    "line 2 has no label": ("rte", {"glue/train.tsv": RTE + "-1\n"}),
+    "line 3 has no label.* all rows": ("rte", {"glue/test.tsv": RTE + "1\na\tb\t-1\n"}, ["test"]),
+    "line 2 .* 'high' .expected numbers": ("stsb", {"glue/train.tsv": RTE + "high\n"}),
+    "train.tsv has no rows": ("sst2", {"glue/train.tsv": "sentence\tlabel\n"}),
+    "has 1 different label": (None, {"train.csv": "text,label\na,1\nb,1\n"}),
+    r"validation.csv line 2 has the label '0' \(expected x, y\)": (
+        None, {**TRAIN_CSV, "validation.csv": "text,label\nc,0\n"},
+    ),
+    r"line 2 has 3 field\(s\)": (None, {"train.tsv": "text\tlabel\na\t1\t2\n"}),
+    "train.xlsx must end in .csv, .tsv, .json": (None, {"train.xlsx": "text,label\n"}),
+    "line 2 is malformed JSON": (None, {"train.json": '{"text": "a", "label": 1}\n{"text": \n'}),
+    "some that are not JSON objects": (None, {"train.json": "[1]"}),
+    "line 1: a text is not a string": (None, {"train.json": '{"text": 5, "label": 1}\n'}),
+    "no words in column '0' with labels in None": ("ner", {"train.conll": "a\nb\n"}),
+    r"line 2 has 1 column\(s\) \(expected 2\)": ("ner", {"train.conll": "a O\nb\n"}),
+    r"1 different label\(s\)": ("ner", {"train.conll": "a O\nb O\n"}),
+    "train.conll has no sentences": ("ner", {"train.conll": "-DOCSTART- O\n\n"}),
+    "'AUX' does not mark an entity .*--task_name pos": ("ner", {"train.conllu": CONLLU}),
+    "'LOC' does not mark an entity": ("ner", {"train.conll": "a O\nb B-PER\nc LOC\n"}),
+    r"line 1 has 2 column\(s\) \(expected 10": ("pos", {"train.conllu": "1\tIt\n"}),
+    "line 1: not a list of words": ("ner", {"train.json": '{"tokens": ["a"], "ner_tags": []}'}),
+    "train.json has no sentences": ("ner", {"train.json": '{"tokens": [], "ner_tags": []}'}),
+    "sentence 2 of .*validation.conll has the label 'B-Y' .expected B-X, O": (
+        "ner", {"train.conll": "a O\nb B-X\n", "validation.conll": "a O\n\nb O\nc B-Y\n"},
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", WORD_ERRORS)
-def test_load_refuses_malformed_files_of_words(load_words, case):
-    *file, message = WORD_ERRORS[case]
+@pytest.mark.parametrize("message", REFUSED)
+def test_load_refuses_wrong_input(load, message):
     with refused(message):
-        load_words(*file)
+        load(*REFUSED[message])
 
 
-def test_load_refuses_columns_that_do_not_exist(load_words):
-    with refused("no words in column '0' with labels in 'tag'", "it has 0, 1: choose with --text"):
-        load_words("a.conll", "a O\n", label_column_name="tag")
-
-
-def test_load_refuses_labels_unknown_to_training(load_words, tmp_path):
-    validation = write(tmp_path / "b.conll", "a O\n\nb O\nc B-Y\n")
-    splits = ("train", "validation")
-    with refused("sentence 2 of .*b.conll has the label 'B-Y'", "expected B-X, O"):
-        load_words("a.conll", "a O\nb B-X\n", splits=splits, validation_file=validation)
+def test_load_refuses_columns_that_do_not_exist(load):
+    with refused("no words in column '0' with labels in 'tag'; it has 0, 1: choose with --text"):
+        load("ner", {"train.conll": "a O\n"}, label_column_name="tag")
 
 
 # --- the hub
@@ -648,33 +562,33 @@ def test_load_reads_glue_from_the_hub(load, hub):
     hub["train"] = hub["validation_matched"] = table(columns, label=label)
     hub["validation_mismatched"] = table(columns | {"label": [0]}, label=label)
     hub["test_matched"] = hub["test_mismatched"] = table(columns | {"label": [-1]}, label=label)
-    task = load("MNLI", ("train", "validation", "test"))
+    task = load("MNLI", None, ["train", "validation", "test"])
     assert hub["asked"] == ("nyu-mll/glue", "mnli", "cache")
     assert task.splits["validation_mismatched"] == ([("p", "h")], [0])
     assert task.splits["train"].labels == [2]
     assert task.splits["test_mismatched"].labels is None
-    own = load(None, ["test_matched"], dataset_name="some/pairs", dataset_config_name="plain")
+    own = load(None, None, ["test_matched"], dataset_name="some/pairs", dataset_config_name="plain")
     assert hub["asked"] == ("some/pairs", "plain", "cache")
     assert own.labels == tuple(label.names)
     assert own.splits == {"train": ([("p", "h")], [2]), "test_matched": ([("p", "h")], None)}
     with refused("some/pairs has no split test on the hub; it has train"):
-        load(None, ["test"], dataset_name="some/pairs")
+        load(None, None, ["test"], dataset_name="some/pairs")
 
 
-def test_load_reads_words_from_the_hub(load_words, hub):
+def test_load_reads_words_from_the_hub(load, hub):
     names = ["O", "B-X", "B-A"]  # an order of its own, and one label that does not occur
     tags = datasets.List(datasets.ClassLabel(names=names))
     columns = {"id": ["0"], "tokens": [["a", "b"]], "ner_tags": [[1, 0]]}
     hub["train"] = hub["validation"] = table(columns, ner_tags=tags)
-    task = load_words(dataset_name="some/entities", splits=("train", "validation"))
+    task = load("ner", None, ["train", "validation"], dataset_name="some/entities")
     assert hub["asked"] == ("some/entities", "cache")
     assert task.labels == tuple(names)
     assert task.splits["validation"] == ([["a", "b"]], [["B-X", "O"]])
     hub["train"] = table(columns | {"ner_tags": [["B-Z", "O"]]})
-    assert load_words(dataset_name="some/entities").labels == ("B-Z", "O")
+    assert load("ner", dataset_name="some/entities").labels == ("B-Z", "O")
 
 
-def test_load_asks_the_cache_once_without_network(load, load_words, monkeypatch):
+def test_load_asks_the_cache_once_without_network(load, monkeypatch):
     class Unreachable:
         def head(self, url, timeout):
             asked.append(timeout)
@@ -689,7 +603,7 @@ def test_load_asks_the_cache_once_without_network(load, load_words, monkeypatch)
     ):
         load("COLA")
     with refused("some/words en could not be downloaded"):
-        load_words(dataset_name="some/words", dataset_config_name="en")
+        load("pos", dataset_name="some/words", dataset_config_name="en")
     assert asked == [5]  # offline from then on
 
 
@@ -795,7 +709,10 @@ def test_predictions_have_the_format_of_submissions_to_glue(papa, tmp_path, name
 def test_toy_is_a_directory_of_rte(papa, load, tmp_path):
     for name, *options in (("a",), ("b",), ("c", "--seed", "1")):
         papa.toy.main(["--output_dir", str(tmp_path / name), *options])
-    first, same, other = (load("rte", task_dir=str(tmp_path / name)).splits for name in "abc")
+    first, same, other = (
+        load("rte", None, ["train", "validation"], task_dir=str(tmp_path / name)).splits
+        for name in "abc"
+    )
     assert first == same != other
     assert [(len(one.texts), sum(one.labels)) for one in first.values()] == [
         (1000, 500),
