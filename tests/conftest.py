@@ -221,7 +221,8 @@ def make_small_pairs(folder: Path, translation) -> None:
     ]  # fmt: skip
     write_json(folder / "configs/small_log.json", entries)
     pairs, _ = translation.data.read_pairs(translation.data.layout_of("small"), "train")
-    translation.data.train_pieces(Path("data/small/small.model"), pairs, SMALL_VOCAB)
+    model = translation.data.make_pieces(folder, pairs, SMALL_VOCAB)
+    Path("data/small/small.model").write_bytes(model)
 
 
 def run_script(script: str, *args: object, cwd: Path) -> subprocess.CompletedProcess:

@@ -91,9 +91,8 @@ def layout_of(dataset: str) -> Layout:
 
 
 def _absent(dataset: str, path: Path) -> InputError:
-    folders = {layout.folder: name for name, layout in LAYOUTS.items()}
-    found = (path for path in Path("data").glob("*") if path.is_dir())
-    there = (folders.get(folder.name, folder.name) for folder in found)
+    names = {layout.folder: name for name, layout in LAYOUTS.items()}
+    there = [names.get(path.name, path.name) for path in Path("data").glob("*") if path.is_dir()]
     own = "--train SRC TRG --val SRC TRG --src_lang LANG --trg_lang LANG"
     return absent_data_error(dataset, path, there, LAYOUTS, own)
 
@@ -197,7 +196,9 @@ def load_dataset(dataset: str) -> Dataset:
     for split in ("train", "val"):
         texts[split], dropped[split] = read_pairs(layout, split)
     if not layout.pieces.exists():
-        train_pieces(layout.pieces, texts["train"], VOCAB_SIZE)
+        model = make_pieces(layout.pieces.parent, texts["train"], VOCAB_SIZE)
+        with atomic_write(layout.pieces) as stream:
+            stream.write(model)
     pieces = load_pieces(layout.pieces)
     files = [*layout.paths("train"), *layout.paths("val"), layout.pieces]
     return Dataset(
@@ -264,13 +265,6 @@ def _read_lines(paths: tuple[Path, Path], layout: Layout) -> tuple[list[tuple[st
     fields = [("src", RawField()), ("trg", RawField())]
     read = TranslationDataset(str(paths[0]).removesuffix(endings[0]), endings, fields)
     return [(example.src, example.trg) for example in read.examples], counts[0]
-
-
-def train_pieces(path: Path, pairs: list[tuple[str, str]], vocab_size: int) -> None:
-    """Train the shared sentencepiece vocabulary and write it to ``path``; see make_pieces."""
-    model = make_pieces(path.parent, pairs, vocab_size)
-    with atomic_write(path) as stream:
-        stream.write(model)
 
 
 def make_pieces(folder: Path, pairs: list[tuple[str, str]], vocab_size: int) -> bytes:

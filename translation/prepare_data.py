@@ -102,20 +102,11 @@ def parse_args(argv=None) -> argparse.Namespace:
         metavar="NAME",
         help="with --download: configuration of a repository that has several, such as en-nl",
     )
-    for split in ("train", "val"):
-        name = {"train": "training", "val": "validation"}[split]
-        parser.add_argument(
-            f"--{split}",
-            nargs=2,
-            metavar=("SRC", "TRG"),
-            help=f"aligned files of {name} sentences",
-        )
-    parser.add_argument(
-        "--src_lang", metavar="LANG", help="source language of a new dataset, such as de"
-    )
-    parser.add_argument(
-        "--trg_lang", metavar="LANG", help="target language of a new dataset, such as en"
-    )
+    pair = {"nargs": 2, "metavar": ("SRC", "TRG")}
+    parser.add_argument("--train", **pair, help="aligned files of training sentences")
+    parser.add_argument("--val", **pair, help="aligned files of validation sentences")
+    parser.add_argument("--src_lang", metavar="LANG", help="source language of a new dataset")
+    parser.add_argument("--trg_lang", metavar="LANG", help="target language of a new dataset")
     parser.add_argument(
         "--val_size",
         type=count,
@@ -124,8 +115,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser.add_argument(
         "--vocab_size",
         type=count,
-        help="number of subword tokens (pieces) of the vocabulary "
-        f"(default: {VOCAB_SIZE}; toy: {TOY_VOCAB_SIZE})",
+        help=f"number of subword tokens (pieces) (default: {VOCAB_SIZE}; toy: {TOY_VOCAB_SIZE})",
     )
     parser.add_argument(
         "--seed",
@@ -200,7 +190,7 @@ def _prepare(args: argparse.Namespace, layout: Layout, languages: Pair, command:
             for split, pairs in toy.pairs.items()
         }
     else:
-        origin, splits = _open(args, languages, report)
+        origin, splits = _read(args, languages, report)
     for split, (pairs, _) in splits.items():
         if not pairs:
             raise InputError(
@@ -209,10 +199,8 @@ def _prepare(args: argparse.Namespace, layout: Layout, languages: Pair, command:
     if "val" not in splits:
         val_size = args.val_size or VAL_SIZE
         splits = split_by_seed(splits["train"], val_size, args.seed)
-        report.notes.append(
-            f"no validation split is defined: {val_size:,} pairs, drawn with seed {args.seed}, are "
-            "used"
-        )
+        drawn = f"{val_size:,} pairs, drawn with seed {args.seed}, are used"
+        report.notes.append(f"no validation split is defined: {drawn}")
     warnings, duplicates = _check(args, splits, report)
 
     text = splits["train"].pairs
@@ -260,21 +248,20 @@ def _prepare(args: argparse.Namespace, layout: Layout, languages: Pair, command:
     write_together(files)
 
 
-def _open(
+def _read(
     args: argparse.Namespace, languages: Pair, report: ReadReport
 ) -> tuple[dict, dict[str, Split]]:
     """The origin of the texts, for about.json, and the splits."""
     if args.source:
-        source = Source(args.source)
-        splits = read_source(args.dataset, languages, source, report)
-        return {"source": file_facts(source.path)}, splits
+        splits = read_source(args.dataset, languages, Source(args.source), report)
+        return {"source": file_facts(args.source)}, splits
     report.expected = FULL.get(args.dataset, {})
     if args.download:
         repository = args.repository or REPOSITORIES[args.dataset]
         revision = download_revision(repository, args.revision, report)
         splits = read_hub(repository, args.configuration, revision, languages)
         return {"repository": repository, "revision": revision}, splits
-    parts = {split: getattr(args, split) for split in ("train", "val") if getattr(args, split)}
+    parts = {split: paths for split in ("train", "val") if (paths := getattr(args, split))}
     splits = {split: read_files(paths, f"--{split}") for split, paths in parts.items()}
     return {split: [*map(file_facts, paths)] for split, paths in parts.items()}, splits
 

@@ -192,7 +192,8 @@ def test_an_empty_line_is_left_out_with_a_note(small, translation, capsys):
 def test_pieces_that_do_not_fit_the_checkpoints(small, translation):
     train_all(translation)
     pairs, _ = translation.data.read_pairs(translation.data.layout_of("small"), "train")
-    translation.data.train_pieces(Path("data/small/small.model"), pairs, SMALL_VOCAB - 3)
+    model = translation.data.make_pieces(small, pairs, SMALL_VOCAB - 3)
+    Path("data/small/small.model").write_bytes(model)
     message = refused(translation.eval_dump.main, ["--dataset", "small"])
     assert "was trained on data that does not match the current data" in message
     for record in Path("models").rglob("run.json"):  # as in the runs of other code
