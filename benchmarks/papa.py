@@ -247,7 +247,8 @@ def recording_pass(size: Size, device: torch.device = CPU) -> Callable:
     """A function that adds a batch to our sums and returns those of each layer."""
     stock = size.stock("eager").to(device)
     kind, nothing_static = papa().attention.RecordedHeads, [[]] * size.layers
-    layers, _ = papa().encoders.replace_attention(stock, kind, nothing_static, size.length)
+    layers, positions = papa().encoders.replace_attention(stock, kind, nothing_static, size.length)
+    positions.used = torch.arange(size.length, device=device)
 
     def sums(ids: torch.Tensor, valid: torch.Tensor) -> list[torch.Tensor]:
         stock(ids, attention_mask=valid)

@@ -27,16 +27,15 @@ class Positions:
     (MiniLM on CoLA, batches of 16), since the longest sentence decides for all.
 
     Attributes:
-        used: (len,), ascending; None for 0, 1, ..., max_length - 1.
+        used: (len,), ascending.
     """
 
-    used: Tensor | None = None
+    used: Tensor
 
     def select(self, matrices: Tensor, *dims: int) -> Tensor:
         """``matrices`` at the used positions of ``dims``."""
-        if self.used is not None:
-            for dim in dims:
-                matrices = matrices.index_select(dim, self.used)
+        for dim in dims:
+            matrices = matrices.index_select(dim, self.used)
         return matrices
 
 
@@ -46,23 +45,16 @@ class Heads(nn.Module):
     Attributes:
         static: indices of the constant heads, ascending.
         dynamic: indices of the others, ascending.
-        constants: (static, max_length, max_length), a parameter.
-        calls: number of calls of :meth:`attend`.
+        constants: (static, max_length, max_length), a parameter, initially 0.
+        ran: whether the library has called :func:`papa_attention` with these heads.
     """
 
     def __init__(self, heads: int, static: list[int], length: int, positions: Positions):
-        """Initialise the constants to zero."""
         super().__init__()
         self.static = sorted(static)
         self.dynamic = [head for head in range(heads) if head not in self.static]
-        self.positions = positions
+        self.positions, self.ran = positions, False
         self.constants = nn.Parameter(torch.zeros(len(self.static), length, length))
-        self.calls = 0
-
-    @torch.no_grad()
-    def set_constants(self, averages: Tensor) -> None:
-        """Copy the constants of this layer from its averages (head, max_length, max_length)."""
-        self.constants.copy_(averages[self.static])
 
     def attend(
         self,
@@ -85,20 +77,18 @@ class Heads(nn.Module):
             dropout: fraction of attention weights set to zero, 0 in evaluation.
             bias: (batch, dynamic, len, len), added to the scaled products.
         """
-        self.calls += 1
         if not self.static:
-            return dynamic_context(query, key, value, valid, scaling, dropout, bias).transpose(1, 2)
+            return dynamic_context(query, key, value, valid, scaling, dropout, bias)
         constants = self.positions.select(self.constants, 1, 2)
         if not self.dynamic:
             return constant_context(constants, value, valid, dropout)
-        batch, heads, length, size = value.shape
-        contexts = value.new_empty(batch, length, heads, size)
+        contexts = torch.empty_like(value.transpose(1, 2))
         contexts[:, :, self.static] = constant_context(
             constants, value[:, self.static], valid, dropout
         )
         contexts[:, :, self.dynamic] = dynamic_context(
             query, key, value[:, self.dynamic], valid, scaling, dropout, bias
-        ).transpose(1, 2)
+        )
         return contexts
 
 
@@ -110,15 +100,13 @@ class MixedHeads(Heads):
     """
 
     def __init__(self, heads: int, static: list[int], length: int, positions: Positions):
-        """Mix all heads; ``static`` must be empty."""
-        assert not static, "mixed heads are neither constant nor dynamic"
+        """Mix all heads; ``static`` is ignored."""
         super().__init__(heads, list(range(heads)), length, positions)
         self.dynamic = list(range(heads))  # they keep their queries and keys
         self.lambdas = nn.Parameter(torch.zeros(heads))
 
     def attend(self, query, key, value, valid, scaling, dropout=0.0, bias=None) -> Tensor:
         """See :meth:`Heads.attend`."""
-        self.calls += 1
         constants = self.positions.select(self.constants, 1, 2)
         weight = self.lambdas.sigmoid()
         if dropout:
@@ -127,7 +115,7 @@ class MixedHeads(Heads):
             attention = attention + (1 - weight) * constant_attention(constants, valid)
             return (F.dropout(attention, dropout) @ value).transpose(1, 2)
         weight = weight[:, None]  # (head, 1), for contexts (batch, len, head, head_size)
-        dynamic = dynamic_context(query, key, value, valid, scaling, 0.0, bias).transpose(1, 2)
+        dynamic = dynamic_context(query, key, value, valid, scaling, 0.0, bias)
         return weight * dynamic + (1 - weight) * constant_context(constants, value, valid, 0.0)
 
 
@@ -139,22 +127,16 @@ class RecordedHeads(Heads):
     """
 
     def __init__(self, heads: int, static: list[int], length: int, positions: Positions):
-        """Initialise the sums to zero."""
         super().__init__(heads, static, length, positions)
         self.sums = torch.zeros(heads, length, length, dtype=torch.float64)
 
     def attend(self, query, key, value, valid, scaling, dropout=0.0, bias=None) -> Tensor:
         """See :meth:`Heads.attend`; the contexts of padding are zero."""
-        self.calls += 1
         attention = dynamic_attention(query, key, valid, scaling, bias)
         if valid is not None:
             attention *= valid[:, None, :, None]
-        sums = attention.sum(dim=0).to(self.sums)
-        if self.positions.used is None:
-            self.sums += sums
-        else:
-            used = self.positions.used.to(self.sums.device)
-            self.sums[:, used[:, None], used] += sums
+        used = self.positions.used.to(self.sums.device)
+        self.sums[:, used[:, None], used] += attention.sum(dim=0).to(self.sums)
         return (attention @ value).transpose(1, 2)
 
 
@@ -170,22 +152,14 @@ def dynamic_attention(
     return scores.softmax(dim=-1)
 
 
-def dynamic_context(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    valid: Tensor | None,
-    scaling: float,
-    dropout: float,
-    bias: Tensor | None,
-) -> Tensor:
-    """Contexts (batch, head, len, head_size) of :func:`dynamic_attention`, by the fused kernel."""
+def dynamic_context(query, key, value, valid, scaling, dropout, bias) -> Tensor:
+    """Contexts (batch, len, head, head_size) of :func:`dynamic_attention`, by the fused kernel."""
     mask = None if valid is None else valid[:, None, None]
     if bias is not None:
         mask = bias if mask is None else bias.masked_fill(~mask, torch.finfo(bias.dtype).min)
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling
-    )
+    ).transpose(1, 2)
 
 
 def constant_attention(constants: Tensor, valid: Tensor | None) -> Tensor:
@@ -203,13 +177,8 @@ def constant_context(
     """Contexts (batch, len, head, head_size) of constant heads.
 
     Without dropout no (batch, head, len, len) tensor is made: each head's matrix is multiplied once
-    by the values of all examples, and the rows are divided by their norms afterwards.
-
-    Args:
-        constants: (head, len, len).
-        value: (batch, head, len, head_size).
-        valid: (batch, len) bool, or None when all positions are valid.
-        dropout: fraction of attention weights set to zero, 0 in evaluation.
+    by the values of all examples, and the rows are divided by their norms afterwards. Arguments as
+    in :meth:`Heads.attend`; constants (head, len, len).
     """
     if dropout:
         attention = constant_attention(constants, valid)
@@ -232,8 +201,8 @@ def constant_context(
 def papa_attention(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **_):
     """The entry of the attention registry: contexts (batch, len, head, head_size), None."""
     valid = None if attention_mask is None else attention_mask[:, 0, 0]
-    contexts = module.papa.attend(query, key, value, valid, module.scaling, dropout)
-    return contexts, None
+    module.papa.ran = True
+    return module.papa.attend(query, key, value, valid, module.scaling, dropout), None
 
 
 def papa_mask(attention_mask: Tensor | None = None, **_) -> Tensor | None:
@@ -249,7 +218,6 @@ class NoProjection(nn.Module):
     """Replaces the query or key projection of a layer without dynamic heads; computes nothing."""
 
     def __init__(self, head_size: int):
-        """Set the size of the single head whose shape is imitated."""
         super().__init__()
         self.head_size = head_size
 
@@ -262,12 +230,9 @@ def project_heads(linear: nn.Linear, heads: list[int], head_size: int) -> nn.Mod
     """The projection restricted to the rows of ``heads``."""
     if not heads:
         return NoProjection(head_size)
-    device, dtype = linear.weight.device, linear.weight.dtype
-    rows = (torch.tensor(heads)[:, None] * head_size + torch.arange(head_size)).flatten().to(device)
-    has_bias = linear.bias is not None
-    result = nn.Linear(linear.in_features, len(rows), bias=has_bias, device=device, dtype=dtype)
-    with torch.no_grad():
-        result.weight.copy_(linear.weight[rows])
-        if has_bias:
-            result.bias.copy_(linear.bias[rows])
+    weight, has_bias = linear.weight, linear.bias is not None
+    rows = (torch.tensor(heads)[:, None] * head_size + torch.arange(head_size)).flatten()
+    rows = rows.to(weight.device)
+    result = nn.Linear(weight.shape[1], len(rows), has_bias, weight.device, weight.dtype)
+    result.load_state_dict({name: values[rows] for name, values in linear.state_dict().items()})
     return result

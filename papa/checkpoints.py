@@ -6,20 +6,17 @@ checkpoint accepts one that a killed process has half written.
 """
 
 import contextlib
-import shutil
 import signal
 from pathlib import Path
 
 from arguments import TrainerArguments
+from safetensors import SafetensorError
 from transformers import Trainer, TrainerCallback
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import TrainOutput
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.runs.training import end_on, signals_to
-from attention_dynamics.storage.files import read_json, sha256, write_json
-
-# Written last: a checkpoint without it is incomplete.
-CHECKSUMS = "checksums.json"
 
 
 class CheckpointCallback(TrainerCallback):
@@ -59,16 +56,11 @@ class CheckpointCallback(TrainerCallback):
         control.should_save = control.should_save or self._signal is not None
 
     def on_save(self, args, state, control, **kwargs) -> None:
-        """Mark a checkpoint as complete."""
-        if state.is_world_process_zero:
-            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            write_json(folder / CHECKSUMS, checksums_of(folder))
-        self.end_if_requested()
-
-    def end_if_requested(self) -> None:
         """End the run if there was a signal."""
         if self._signal is not None:
             end_on(self._signal)
+
+    on_train_end = on_save
 
 
 def train(trainer: Trainer) -> TrainOutput:
@@ -81,8 +73,10 @@ def train(trainer: Trainer) -> TrainOutput:
     trainer.add_callback(callback)
     several = trainer.args.world_size > 1
     with contextlib.nullcontext() if several else signals_to(callback.request_stop):
-        result = trainer.train(resume_from_checkpoint=checkpoint)
-        callback.end_if_requested()
+        try:
+            result = trainer.train(resume_from_checkpoint=checkpoint)
+        except SafetensorError as error:
+            raise InputError(f"checkpoint {checkpoint} is corrupt ({error}); remove it") from None
     if checkpoint is not None:
         # The library's mean loss leaves out the steps before the checkpoint.
         for logged in (result.metrics, *trainer.state.log_history):
@@ -92,49 +86,26 @@ def train(trainer: Trainer) -> TrainOutput:
 
 def last_checkpoint(folder: Path) -> Path | None:
     """The last complete checkpoint in a directory; None without one."""
-    complete = {
-        int(number): path.parent
-        for path in folder.glob(f"checkpoint-*/{CHECKSUMS}")
-        if (number := path.parent.name.removeprefix("checkpoint-")).isdecimal()
-    }
-    return complete[max(complete)] if complete else None
+    # The Trainer writes its own state last.
+    complete = [path.parent for path in folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}")]
+    return max(complete, key=lambda path: int(path.name.split("-")[1]), default=None)
 
 
 def checkpoint_to_resume(args: TrainerArguments) -> str | None:
     """The checkpoint to resume from: --resume_from_checkpoint, a path, ``true`` or ``false``.
 
     ``true``, the default, is the last one in --output_dir; ``false`` starts over. Raises
-    InputError when a checkpoint is incomplete or corrupt.
+    InputError when a checkpoint is incomplete.
     """
     wanted = str(args.resume_from_checkpoint or "true")
     if wanted.lower() == "false":
         return None
-    path = last_checkpoint(Path(args.output_dir)) if wanted.lower() == "true" else Path(wanted)
-    if path is None:
-        return None
-    if not (path / CHECKSUMS).is_file():
+    if wanted.lower() == "true":
+        path = last_checkpoint(Path(args.output_dir))
+        return None if path is None else str(path)
+    if not (Path(wanted) / TRAINER_STATE_NAME).is_file():
         raise InputError(
-            f"--resume_from_checkpoint {path}: not a complete checkpoint (it has no {CHECKSUMS}); "
-            "give another, or leave the option out"
+            f"--resume_from_checkpoint {wanted}: not a complete checkpoint (it has no "
+            f"{TRAINER_STATE_NAME}); give another, or leave the option out"
         )
-    if read_json(path / CHECKSUMS, "list of checksums") != checksums_of(path):
-        raise InputError(
-            f"checkpoint {path} is corrupt; remove it to resume from an earlier one, or to start "
-            "over"
-        )
-    return str(path)
-
-
-def checksums_of(checkpoint: Path) -> dict[str, str]:
-    """File name -> SHA-256 of the files of a checkpoint that all processes share."""
-    return {
-        path.name: sha256(path)
-        for path in sorted(checkpoint.iterdir())
-        if path.name != CHECKSUMS and not path.name.startswith("rng_state_")
-    }
-
-
-def remove_checkpoints(folder: Path) -> None:
-    """Remove all checkpoints in a directory."""
-    for path in folder.glob("checkpoint-*"):
-        shutil.rmtree(path)
+    return wanted

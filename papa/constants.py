@@ -82,7 +82,7 @@ def sum_attention(
     from encoders import derives_positions, replace_attention
 
     base = encoder.base.to(device).eval()
-    layers, positions = replace_attention(base, RecordedHeads, [[]] * encoder.layers, length)
+    layers, positions = replace_attention(base, RecordedHeads, [[]] * encoder.shape[0], length)
     patterns = torch.zeros(length, length, dtype=torch.float64)
     for batch in tqdm(loader, desc="averaging", unit="batch", disable=not bar):
         batch.pop("labels", None)

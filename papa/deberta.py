@@ -1,13 +1,8 @@
 """DeBERTa's disentangled attention with constant heads; it ignores the attention registry."""
 
-import copy
-
-import torch
 from attention import Heads, project_heads
 from torch import Tensor, nn
 from transformers.models.deberta.modeling_deberta import DisentangledSelfAttention
-
-from attention_dynamics.cli import InputError
 
 
 class DisentangledHeads(nn.Module):
@@ -21,38 +16,31 @@ class DisentangledHeads(nn.Module):
     def __init__(self, stock: DisentangledSelfAttention, papa: Heads):
         """Copy the weights of the library's layer ``stock``."""
         super().__init__()
-        if stock.talking_head:
-            raise InputError("DeBERTa with talking heads mixes its heads: none can be constant")
         heads, size = stock.num_attention_heads, stock.attention_head_size
-        self.heads, self.head_size, self.papa = heads, size, papa
-        self.terms = [term for term in ("c2p", "p2c") if term in stock.pos_att_type]
-        if not stock.relative_attention:
-            self.terms = []
+        self.head_size, self.papa, self.dropout = size, papa, stock.dropout
+        self.terms = stock.pos_att_type if stock.relative_attention else []
         self.scaling = (size * (1 + len(stock.pos_att_type))) ** -0.5
         # in_proj holds [q | k | v] of each head.
         weight = stock.in_proj.weight.view(heads, 3, size, -1)
-        parts = {
-            "query": (weight[:, 0], stock.q_bias, papa.dynamic),
-            "key": (weight[:, 1], None, papa.dynamic),
-            "value": (weight[:, 2], stock.v_bias, list(range(heads))),
-        }
-        for name, (part, bias, needed) in parts.items():
+        parts = (
+            ("query", stock.q_bias, papa.dynamic),
+            ("key", None, papa.dynamic),
+            ("value", stock.v_bias, list(range(heads))),
+        )
+        for number, (name, bias, needed) in enumerate(parts):
             linear = nn.Linear(
-                part.shape[-1], heads * size, bias=bias is not None, device=part.device
+                weight.shape[-1], heads * size, bias=bias is not None, device=weight.device
             )
-            with torch.no_grad():
-                linear.weight.copy_(part.reshape(heads * size, -1))
-                if bias is not None:
-                    linear.bias.copy_(bias)
+            linear.weight.data.copy_(weight[:, number].flatten(0, 1))
+            if bias is not None:
+                linear.bias.data.copy_(bias)
             self.add_module(name, project_heads(linear, needed, size))
         if self.terms and papa.dynamic:
-            self.max_distance = stock.max_relative_positions
-            self.pos_dropout = copy.deepcopy(stock.pos_dropout)
+            self.max_distance, self.pos_dropout = stock.max_relative_positions, stock.pos_dropout
             for term, name in (("c2p", "pos_proj"), ("p2c", "pos_q_proj")):
                 if term in self.terms:
                     projection = project_heads(getattr(stock, name), papa.dynamic, size)
                     self.add_module(name, projection)
-        self.dropout = stock.dropout
 
     def forward(
         self,
@@ -83,8 +71,6 @@ class DisentangledHeads(nn.Module):
     def _position_scores(self, query: Tensor, key: Tensor, embeddings: Tensor) -> Tensor:
         """The scaled terms of the scores with relative positions, (batch, head, len, len)."""
         positions = self.papa.positions.used
-        if positions is None:
-            positions = torch.arange(query.shape[2], device=query.device)
         distance = positions[:, None] - positions  # of query i to key j
         index = (distance + self.max_distance).clamp(0, 2 * self.max_distance - 1)
         embeddings = self.pos_dropout(embeddings)[None]

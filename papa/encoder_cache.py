@@ -1,7 +1,8 @@
 """The frozen encoder's states, computed once and cached on disk (``--cache_encoder_states``).
 
 Departure 13: the published code runs the frozen encoder with its dropout in every epoch. Here it
-runs once, in evaluation mode; then only the head is trained, on states read from a memory map.
+runs once, in evaluation mode; then only the head is trained, on states read from a memory map: they
+may be larger than the memory.
 """
 
 import hashlib
@@ -13,21 +14,20 @@ import numpy as np
 import torch
 from attention import Positions
 from checksums import examples_checksum, weights_checksum
-from metrics import IGNORED
+from data import Collator
 from models import FrozenHead, PapaModel
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
 from transformers.modeling_outputs import ModelOutput
 
-from attention_dynamics.cli import InputError
-from attention_dynamics.storage.files import atomic_write, read_json, write_json
+from attention_dynamics.storage.files import atomic_write
 
 BATCH = 32  # examples of similar length are encoded together
 
 
 class CachedStates(Dataset):
-    """The states of a dataset's examples, at their valid positions only.
+    """The examples of a dataset with their ``states``, at their valid positions only.
 
     Attributes:
         examples: the examples, with their masks and labels.
@@ -36,7 +36,6 @@ class CachedStates(Dataset):
     """
 
     def __init__(self, examples: Sequence[dict], values: np.ndarray, offsets: np.ndarray):
-        """Join ``examples`` with their states."""
         self.examples, self.values, self.offsets = examples, values, offsets
 
     def __len__(self) -> int:
@@ -44,101 +43,70 @@ class CachedStates(Dataset):
         return len(self.offsets) - 1
 
     def __getitem__(self, number: int) -> dict:
-        """``states`` (len, layers + 1, hidden), ``positions`` (len,), and ``labels`` if any.
-
-        Labels of tokens are those at the valid positions, (len,).
-        """
-        example = self.examples[number]
-        positions = np.flatnonzero(example["attention_mask"])
+        """``attention_mask``, ``labels`` if any, and ``states`` (valid, layers + 1, hidden)."""
         states = self.values[self.offsets[number] : self.offsets[number + 1]]
-        item = {"states": states, "positions": positions}
-        if "labels" in example:
-            labels = np.asarray(example["labels"])
-            item["labels"] = labels[positions] if labels.ndim else labels
-        return item
+        names = ("attention_mask", "labels")  # in this order: the Trainer counts the first tensor
+        example = {n: of for n in names if (of := self.examples[number].get(n)) is not None}
+        return {**example, "states": states}
 
 
-def collate_states(examples: list[dict]) -> dict[str, Tensor]:
-    """A batch: mask, states (layers + 1, batch, len, hidden), positions of the columns, labels.
+class StatesCollator(Collator):
+    """Makes a batch of examples with states, without positions that no example uses."""
 
-    The columns are the positions that any example uses; labels are -100 where an example has none.
-    The mask is first: the Trainer reads the batch size from it.
-    """
-    positions = np.unique(np.concatenate([example["positions"] for example in examples]))
-    shape = (len(examples), len(positions))
-    _, layers, hidden = examples[0]["states"].shape
-    states = torch.zeros(layers, *shape, hidden)
-    mask = torch.zeros(shape, dtype=torch.bool)
-    token_labels = torch.full(shape, IGNORED)
-    has_labels = "labels" in examples[0]
-    of_tokens = has_labels and examples[0]["labels"].ndim == 1
-    for row, example in enumerate(examples):
-        columns = torch.from_numpy(np.searchsorted(positions, example["positions"]))
-        states[:, row, columns] = torch.from_numpy(example["states"]).transpose(0, 1)
-        mask[row, columns] = True
-        if of_tokens:
-            token_labels[row, columns] = torch.from_numpy(example["labels"]).long()
-    batch = {"attention_mask": mask, "states": states, "positions": torch.from_numpy(positions)}
-    if of_tokens:
-        batch["labels"] = token_labels
-    elif has_labels:
-        labels = torch.from_numpy(np.stack([example["labels"] for example in examples]))
-        batch["labels"] = labels if labels.is_floating_point() else labels.long()
-    return batch
+    def __call__(self, examples: list[dict]) -> dict[str, Tensor]:
+        """Mask, labels, positions if any is unused, states (layers + 1, batch, len, hidden)."""
+        values = torch.from_numpy(np.concatenate([example.pop("states") for example in examples]))
+        batch = super().__call__(examples)
+        mask = batch["attention_mask"].bool()
+        batch["states"] = values.new_zeros(values.shape[1], *mask.shape, values.shape[2])
+        batch["states"][:, mask] = values.transpose(0, 1)
+        return batch
 
 
 class HeadOnly(nn.Module):
     """The head of a model on states instead of tokens."""
 
     def __init__(self, head: FrozenHead):
-        """Share the weights of ``head``."""
         super().__init__()
         self.head, self.positions = head, Positions()
 
     def forward(
         self,
-        states: Tensor,
         attention_mask: Tensor,
-        positions: Tensor,
+        states: Tensor,
         labels: Tensor | None = None,
+        positions: Tensor | None = None,
     ) -> ModelOutput:
-        """Logits and loss, as :meth:`models.PapaModel.forward`, of :func:`collate_states`."""
+        """Logits and loss, as :meth:`models.PapaModel.forward`, of a batch of states."""
+        if positions is None:
+            positions = torch.arange(states.shape[2], device=states.device)
         self.positions.used = positions
         return self.head(list(states), attention_mask, self.positions, labels)
 
 
 def cache_states(
-    model: PapaModel, examples: Sequence[dict], collator, folder: Path, bar: bool
+    model: PapaModel, examples: Sequence[dict], collator: Collator, folder: Path, bar: bool
 ) -> CachedStates:
     """The states of ``examples``, read from ``folder`` or computed and written there.
 
     Args:
         model: its encoder runs in evaluation mode on its current device.
         examples: with input_ids, attention_mask and labels.
-        collator: makes a batch of them, with ``positions``.
+        collator: makes a batch of them.
         folder: directory with a subdirectory for each encoder and dataset, named by checksum.
         bar: whether to show a progress bar.
     """
     lengths = np.array([int(np.sum(example["attention_mask"])) for example in examples])
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    shape = [int(offsets[-1]), model.config.num_hidden_layers + 1, model.config.hidden_size]
+    shape = (int(offsets[-1]), model.config.num_hidden_layers + 1, model.config.hidden_size)
     checksums = weights_checksum(model.stock.base_model) + examples_checksum([examples])
-    folder = folder / hashlib.sha256(checksums.encode()).hexdigest()[:32]
-    about, path = folder / "about.json", folder / "states.bin"
-    expected = {"shape": shape, "dtype": "float32"}
-    size = 4 * int(np.prod(shape))
-    if about.exists():
-        is_whole = path.is_file() and path.stat().st_size == size
-        if read_json(about, "record of states") != expected or not is_whole:
-            raise InputError(f"{folder}: corrupt encoder states; remove it to recompute them")
-    else:
-        print(f"encoder states: {size / 1e9:.2f} GB in {folder}")
+    path = folder / hashlib.sha256(checksums.encode()).hexdigest()[:32] / "states.bin"
+    if not path.exists():
+        print(f"encoder states: {4 * np.prod(shape) / 1e9:.2f} GB in {path.parent}")
         with atomic_write(path) as stream:
             write_states(model, examples, collator, lengths, offsets, stream, bar)
-        write_json(about, expected)
     # "c": nothing is written to the file, and torch accepts only a writable array.
-    values = np.memmap(path, dtype=np.float32, mode="c", shape=tuple(shape))
-    return CachedStates(examples, values, offsets)
+    return CachedStates(examples, np.memmap(path, np.float32, "c", shape=shape), offsets)
 
 
 @torch.no_grad()
@@ -155,10 +123,10 @@ def write_states(model, examples, collator, lengths, offsets, stream: BinaryIO, 
         batch = collator([examples[int(number)] for number in numbers])
         batch.pop("labels", None)
         batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
-        states = torch.stack(model.states(**batch), dim=2).cpu().numpy()
+        states = torch.stack(model.states(**batch), dim=2).float().cpu().numpy()
         mask = batch["attention_mask"].bool().cpu().numpy()
         for row, number in enumerate(numbers):
             values = states[row, mask[row]]
-            stream.seek(int(offsets[number]) * 4 * values[0].size)
-            stream.write(values.astype(np.float32, copy=False).tobytes())
+            stream.seek(int(offsets[number]) * values[0].nbytes)
+            stream.write(values.tobytes())
     model.train(training)

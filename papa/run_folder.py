@@ -12,25 +12,39 @@ from checkpoints import last_checkpoint
 from checksums import examples_checksum
 from constants import ABOUT, AVERAGES, LAMBDAS, ORDER
 from encoders import Encoder
+from scores import read_record
 from torch.utils.data import Dataset
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.runs.paths import record_path, unfinished_path
 from attention_dynamics.runs.records import differences
-from attention_dynamics.storage.files import check_writable, read_json, sha256, write_json
+from attention_dynamics.storage.files import check_writable, sha256, write_json
 
-RESULTS = ("all_results.json", "eval_results.json", "train_results.json", "trainer_state.json")
-MODEL = ("config.json", "model*.safetensors*", "tokenizer*", "special_tokens_map.json")
+FILES = (
+    "all_results.json", "eval_results.json", "train_results.json", "trainer_state.json",
+    "run.json", "unfinished.json", "predict*.txt", "checkpoint-*",
+    "config.json", "model*.safetensors*", "tokenizer*", "special_tokens_map.json",
+)  # fmt: skip
+ORDER_FILES = (LAMBDAS, ORDER, ABOUT)
+
+# The options of the Trainer that change results.
+TRAINED = (
+    "num_train_epochs", "max_steps", "learning_rate", "lr_scheduler_type",
+    "lr_scheduler_kwargs", "warmup_steps", "weight_decay", "optim", "optim_args",
+    "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "label_smoothing_factor",
+    "data_seed", "train_sampling_strategy", "per_device_train_batch_size",
+    "gradient_accumulation_steps", "dataloader_drop_last", "bf16", "fp16", "eval_strategy",
+    "load_best_model_at_end", "do_train", "do_eval", "do_predict", "world_size",
+)  # fmt: skip
 
 
-def prepare_output_dir(folder: Path, record: dict, options: Options, source: Path) -> bool:
-    """Prepare ``folder`` for a run; False when this run is already finished there.
+def prepare_output_dir(record: dict, options: Options, source: Path) -> bool:
+    """Prepare --output_dir for a run; False when this run is already finished there.
 
     The results of a finished run with different settings are moved to a subdirectory named after
     its number of constant heads and its seed.
 
     Args:
-        folder: --output_dir.
         record: from :func:`run_record`.
         options: options of the command line.
         source: directory of the encoder, which must not be written to.
@@ -38,9 +52,10 @@ def prepare_output_dir(folder: Path, record: dict, options: Options, source: Pat
     Raises InputError when the directory is not writable, a record is corrupt, or there are
     checkpoints of an unfinished run with different settings.
     """
+    folder, overwrite = Path(options.trainer.output_dir), options.data.overwrite_output
+    settings = record["settings"]
     check_writable(record_path(folder), source)
-    overwrite, settings = options.data.overwrite_output, record["settings"]
-    for path in sorted([record_path(folder), *folder.glob("heads*_seed*/run.json")]):
+    for path in [record_path(folder), *folder.glob("heads*_seed*/run.json")]:
         if path.exists() and read_record(path)["settings"] == settings:
             if not overwrite:
                 print(f"{path.parent} is up to date; use --overwrite to recreate it")
@@ -55,7 +70,7 @@ def prepare_output_dir(folder: Path, record: dict, options: Options, source: Pat
             target = folder / f"{name}_{number}"
         target.mkdir()
         # An order stays where --sorting_heads_dir finds it, unless this run writes another.
-        for path in run_files(folder, with_order=options.papa.sort_calculating):
+        for path in run_files(folder, ORDER_FILES if options.papa.sort_calculating else ()):
             path.replace(target / path.name)
         print(f"note: the results of another run in {folder} were moved to {target}")
     elif overwrite:
@@ -71,36 +86,21 @@ def prepare_output_dir(folder: Path, record: dict, options: Options, source: Pat
     return True
 
 
-def run_files(folder: Path, with_order: bool) -> list[Path]:
-    """The files of a run: results, predictions, checkpoints and the model."""
-    patterns = [*RESULTS, "run.json", "unfinished.json", "predict*.txt", "checkpoint-*", *MODEL]
-    if with_order:
-        patterns += [LAMBDAS, ORDER, ABOUT]
-    return [path for pattern in patterns for path in folder.glob(pattern)]
+def run_files(folder: Path, more: tuple[str, ...] = ()) -> list[Path]:
+    """The files of a run: results, predictions, checkpoints, the model, and ``more``."""
+    return [path for pattern in (*FILES, *more) for path in folder.glob(pattern)]
 
 
 def remove_run(folder: Path) -> None:
     """Remove the files of a run, its record first."""
     record_path(folder).unlink(missing_ok=True)
-    for path in run_files(folder, with_order=False):
+    for path in run_files(folder):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def read_record(path: Path) -> dict:
-    """The record of a run; else InputError."""
-    record = read_json(path, "run record")
-    if (
-        not isinstance(record, dict)
-        or not isinstance(record.get("settings"), dict)
-        or not all(type(record.get(number)) is int for number in ("static_heads_num", "seed"))
-    ):
-        raise InputError(f"{path} is not a run record; remove it, or give another --output_dir")
-    return record
 
 
 def run_record(task: str, encoder: Encoder, datasets: dict[str, Dataset], options: Options) -> dict:
     """All settings that determine the results of a run; collect_papa_stats.py reads them."""
-    data, papa, args = options.data, options.papa, options.trainer
+    papa, args = options.papa, options.trainer
     checksums = {"encoder": encoder.checksum, "data": examples_checksum(datasets.values())}
     files = {
         "constants": (papa.static_heads_dir, AVERAGES),
@@ -112,23 +112,15 @@ def run_record(task: str, encoder: Encoder, datasets: dict[str, Dataset], option
     described = {
         "model": encoder.name,
         "task": task,
-        "max_seq_length": data.max_seq_length,
-        "num_heads": encoder.layers * encoder.heads,
+        "max_seq_length": options.data.max_seq_length,
+        "num_heads": encoder.shape[0] * encoder.shape[1],
         "static_heads_num": papa.static_heads_num,
         "seed": args.seed,
         "checksums": checksums,
     }
     folders = ("static_heads_dir", "sorting_heads_dir")  # the checksums describe their contents
     chosen = {**vars(papa), **vars(options.layout)}
-    trained = (
-        "num_train_epochs", "max_steps", "learning_rate", "lr_scheduler_type",
-        "lr_scheduler_kwargs", "warmup_steps", "weight_decay", "optim", "optim_args",
-        "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "label_smoothing_factor",
-        "data_seed", "train_sampling_strategy", "per_device_train_batch_size",
-        "gradient_accumulation_steps", "dataloader_drop_last", "bf16", "fp16", "eval_strategy",
-        "load_best_model_at_end", "do_train", "do_eval", "do_predict", "world_size",
-    )  # fmt: skip
-    trainer = {key: getattr(args, key) for key in trained}
+    trainer = {key: getattr(args, key) for key in TRAINED}
     settings = {
         **described,
         **{key: value for key, value in chosen.items() if key not in folders},

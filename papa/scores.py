@@ -5,6 +5,7 @@ A directory written by papa_runs.sh is an *experiment*: ``constants/`` (run_papa
 finished run.
 """
 
+import itertools
 import math
 import statistics
 from dataclasses import asdict, dataclass
@@ -16,18 +17,10 @@ from attention_dynamics.cli import InputError
 from attention_dynamics.storage.files import read_json
 
 EPOCHS = ("last", "best")
-LOWER_IS_BETTER = ("loss", "mse")  # all other metrics: higher is better
-
 _RECORD = {
-    "model": str,
-    "task": str,
-    "max_seq_length": int,
-    "num_heads": int,
-    "static_heads_num": int,
-    "seed": int,
-    "checksums": dict,
-    "settings": dict,
-}
+    "model": str, "task": str, "max_seq_length": int, "num_heads": int, "static_heads_num": int,
+    "seed": int, "checksums": dict, "settings": dict,
+}  # fmt: skip
 # All other settings must be the same within an experiment.
 _VARIED = ("static_heads_num", "seed", "checksums")
 
@@ -66,7 +59,7 @@ class Experiment:
 
 def lower_is_better(metric: str) -> bool:
     """Whether a smaller value of ``metric`` is the better one."""
-    return metric.removesuffix("_mm") in LOWER_IS_BETTER
+    return metric.removesuffix("_mm") in ("loss", "mse")
 
 
 def load_experiments(folders: list[str], metric: str | None = None) -> list[Experiment]:
@@ -83,21 +76,16 @@ def load_experiments(folders: list[str], metric: str | None = None) -> list[Expe
 def load_experiment(folder: Path, metric: str | None = None) -> Experiment:
     """The experiment in ``folder``: all finished runs of ``folder/results/``.
 
-    Args:
-        folder: directory of one model and task.
-        metric: the score to read instead of that of the task (tasks.main_metric).
-
-    Raises InputError when there is no finished run, when a file is missing or corrupt, or when the
-    runs are not comparable (different model, task, length, order, constants or data).
+    ``metric`` is the score to read instead of that of the task. Raises InputError when there is no
+    finished run, when a file is corrupt, or when the runs are not comparable.
     """
     results = folder / "results"
-    paths = sorted(results.glob("**/run.json"))
-    if not paths:
+    records = {path.parent: read_record(path) for path in sorted(results.glob("**/run.json"))}
+    if not records:
         raise InputError(
             f"{results} holds no finished run (run.json); train some with: "
             "bash papa_runs.sh MODEL TASK"
         )
-    records = {path.parent: _read_record(path) for path in paths}
     first, runs = next(iter(records)), {}
     for run, record in records.items():
         _check_same(first, records[first], run, record)
@@ -109,7 +97,10 @@ def load_experiment(folder: Path, metric: str | None = None) -> Experiment:
             )
         runs[key] = run
     record = records[first]
-    metric = metric or _metric_of(record["task"], first)
+    if metric is None:  # a task with entities may have been scored without them
+        results = _read_object(first / "eval_results.json", "results")
+        metric = main_metric(record["task"], entity_level=True)
+        metric = metric if f"eval_{metric}" in results else main_metric(record["task"])
     scores = {epoch: {} for epoch in EPOCHS}
     for (heads, seed), run in sorted(runs.items()):
         for epoch, value in _read_scores(run, metric).items():
@@ -118,41 +109,27 @@ def load_experiment(folder: Path, metric: str | None = None) -> Experiment:
     return Experiment(folder.resolve().name, **described, metric=metric, scores=scores)
 
 
-def _read_record(path: Path) -> dict:
+def read_record(path: Path) -> dict:
+    """The record of a run; InputError when it is corrupt."""
     record = _read_object(path, "run record")
     for key, kind in _RECORD.items():
         if type(record.get(key)) is not kind:
             raise InputError(f"run record {path} has no {key} ({kind.__name__}); rerun it")
-    if not 0 <= record["static_heads_num"] <= record["num_heads"]:
-        raise InputError(
-            f"run record {path}: impossible static_heads_num (expected 0 to {record['num_heads']}, "
-            f"got {record['static_heads_num']}); rerun it"
-        )
     return record
 
 
 def _check_same(first: Path, first_record: dict, run: Path, record: dict) -> None:
     """Raise InputError for a run that is not comparable with the first one."""
     old, new = (
-        {
-            **{key: value for key, value in one["settings"].items() if key not in _VARIED},
-            **{f"checksum of {name}": value for name, value in one["checksums"].items()},
-        }
+        {**one["settings"], **{f"checksum of {name}": of for name, of in one["checksums"].items()}}
         for one in (first_record, record)
     )
     for key in old:
-        if key in new and old[key] != new[key]:
+        if key in new and key not in _VARIED and old[key] != new[key]:
             raise InputError(
                 f"{run} is not comparable with {first}: {key} differs (expected {old[key]!r}, got "
                 f"{new[key]!r}); keep them in different directories"
             )
-
-
-def _metric_of(task: str, run: Path) -> str:
-    """The score of ``task``, by its name in the results of ``run``."""
-    results = _read_object(run / "eval_results.json", "results")
-    entity_level = main_metric(task, entity_level=True)
-    return entity_level if f"eval_{entity_level}" in results else main_metric(task)
 
 
 def _read_scores(run: Path, metric: str) -> dict[str, float]:
@@ -167,7 +144,7 @@ def _read_scores(run: Path, metric: str) -> dict[str, float]:
 
     path = run / "trainer_state.json"
     history = _read_object(path, "training history").get("log_history")
-    if not isinstance(history, list) or not all(isinstance(entry, dict) for entry in history):
+    if not isinstance(history, list):
         raise InputError(f"{path} has no log_history; rerun it")
     epochs = [_finite(entry[key], path, key) for entry in history if key in entry]
     best = min if lower_is_better(metric) else max
@@ -213,20 +190,11 @@ def relative_drop(experiment: Experiment, epoch: str, heads: int) -> tuple | Non
 def score_rows(experiment: Experiment) -> list[dict]:
     """A row per number of constant heads and epoch: mean and spread of score and drop."""
     rows = []
-    for heads in experiment.heads:
-        for epoch in EPOCHS:
-            mean, std = mean_score(experiment, epoch, heads)
-            drop, drop_std = relative_drop(experiment, epoch, heads) or (None, None)
-            rows.append(
-                {
-                    "heads": heads,
-                    "share": heads / experiment.num_heads,
-                    "seeds": len(experiment.scores[epoch][heads]),
-                    "epoch": epoch,
-                    "score": mean,
-                    "score_std": std,
-                    "drop": drop,
-                    "drop_std": drop_std,
-                }
-            )
+    for heads, epoch in itertools.product(experiment.heads, EPOCHS):
+        row = {"heads": heads, "share": heads / experiment.num_heads}
+        row |= {"seeds": len(experiment.scores[epoch][heads]), "epoch": epoch}
+        row["score"], row["score_std"] = mean_score(experiment, epoch, heads)
+        drop = relative_drop(experiment, epoch, heads)
+        row["drop"], row["drop_std"] = drop or (None, None)
+        rows.append(row)
     return rows

@@ -5,21 +5,16 @@ the order are constant, and the head of the task is trained and evaluated (Step 
 """
 
 import functools
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from arguments import Options
-from checkpoints import last_checkpoint, remove_checkpoints, train
-from constants import (
-    fingerprint,
-    load_matching_averages,
-    load_matching_order,
-    static_heads,
-    write_order,
-)
+from checkpoints import last_checkpoint, train
+from constants import fingerprint, load_averages, load_order, static_heads, write_order
 from data import Collator
-from encoder_cache import HeadOnly, cache_states, collate_states
+from encoder_cache import HeadOnly, StatesCollator, cache_states
 from encoders import Encoder
 from models import PapaModel, load_model
 from run_folder import prepare_output_dir, run_record
@@ -61,47 +56,56 @@ def run(
     args, folder = options.trainer, Path(options.trainer.output_dir)
     record = run_record(task, encoder, datasets, options)
     with args.main_process_first(local=False):
-        if not prepare_output_dir(folder, record, options, Path(encoder.source)):
+        if not prepare_output_dir(record, options, Path(encoder.source)):
             return
-    model = make_model(kind, labels, encoder, options)
+    settings = fingerprint(encoder, kind, options.data, options.layout)
+    model = make_model(labels, encoder, options, settings)
     scores, predictions = train_and_evaluate(model, encoder, datasets, metrics, options)
     if args.process_index == 0:
         write_predictions(predictions)
         if options.papa.sort_calculating:
-            settings = fingerprint(encoder, kind, options.data, options.layout)
             write_order(folder, model.lambdas.cpu(), settings)
         write_json(record_path(folder), {**record, **provenance()})
         unfinished_path(folder).unlink()
         if args.save_strategy == "no":  # only a signal saved any
-            remove_checkpoints(folder)
-        text = ", ".join(f"{name} {scores[name]:.4f}" for name in scores if is_score(name))
+            for path in folder.glob("checkpoint-*"):
+                shutil.rmtree(path)
+        others = ("loss", "runtime", "per_second", "samples", "time", "epoch")
+        text = ", ".join(
+            f"{name} {value:.4f}"
+            for name, value in scores.items()
+            if not name.removesuffix("_mm").endswith(others)
+        )
         heads = f"{options.papa.static_heads_num} of {record['num_heads']} heads constant"
         print(f"{folder}: {heads}; {text or 'not evaluated'}")
 
 
-def make_model(kind: str, labels: Sequence[str], encoder: Encoder, options: Options) -> PapaModel:
+def make_model(
+    labels: Sequence[str], encoder: Encoder, options: Options, settings: dict
+) -> PapaModel:
     """The model of the options: its heads, and its trained parameters.
 
-    Raises InputError for too many constant heads, and for constants or an order of another encoder,
-    kind of task, length or layout.
+    Raises InputError for too many constant heads, and for constants or an order that do not match
+    the ``settings``, from :func:`constants.fingerprint`.
     """
-    papa, data = options.papa, options.data
-    settings = fingerprint(encoder, kind, data, options.layout)
-    shape, total = (encoder.layers, encoder.heads), encoder.layers * encoder.heads
-    if papa.static_heads_num > total:
+    papa, (layers, heads) = options.papa, encoder.shape
+    if papa.static_heads_num > layers * heads:
         raise InputError(
-            f"--static_heads_num: too many heads for {encoder.name} (expected at most {total}, "
-            f"{encoder.layers} layers x {encoder.heads} heads, got {papa.static_heads_num})"
+            f"--static_heads_num: too many heads for {encoder.name} (expected at most "
+            f"{layers * heads}, {layers} layers x {heads} heads, got {papa.static_heads_num})"
         )
     averages, order = None, []
     if papa.static_heads_dir:
-        averages = load_matching_averages(Path(papa.static_heads_dir), *shape, settings)
+        length = options.data.max_seq_length
+        averages = load_averages(
+            Path(papa.static_heads_dir), (layers, heads, length, length), settings
+        )
     if papa.sorting_heads_dir:
-        order = load_matching_order(Path(papa.sorting_heads_dir), *shape, settings)
+        order = load_order(Path(papa.sorting_heads_dir), layers, heads, settings)
     config = {
-        "task": kind,
-        "max_length": data.max_seq_length,
-        "static_heads": static_heads(order, papa.static_heads_num, encoder.layers),
+        "task": settings["task_kind"],
+        "max_length": options.data.max_seq_length,
+        "static_heads": static_heads(order, papa.static_heads_num, layers),
         "mixed": papa.sort_calculating,
         "pooler": papa.use_freeze_extract_pooler,
     }
@@ -156,7 +160,7 @@ def train_and_evaluate(
                 name: cache_states(model, examples, collator, folder, not args.disable_tqdm)
                 for name, examples in datasets.items()
             }
-        trained, collator = HeadOnly(model.head), collate_states
+        trained, collator = HeadOnly(model.head), StatesCollator(collator.pad_id, True)
     validation = {name: split for name, split in datasets.items() if name.startswith("validation")}
     try:
         trainer = FiniteTrainer(
@@ -170,23 +174,12 @@ def train_and_evaluate(
     except (ValueError, ImportError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"the options do not fit this model or machine: {reason}") from None
+    results, scores = {}, {}
     if args.do_train:
-        try:
-            result = train(trainer)
-        except ImportError as error:  # of an optimizer
-            raise InputError(f"the options need a package: {error}") from None
-        except KeyError as error:
-            if "metric_for_best_model" not in str(error):
-                raise
-            name = args.metric_for_best_model
-            raise InputError(
-                f"--metric_for_best_model {name} is not a score of this task"
-            ) from None
+        results["train"] = train(trainer).metrics | {"train_samples": len(datasets["train"])}
         if args.save_strategy != "no" and trainer.is_world_process_zero():
             model.save_pretrained(args.output_dir)
             encoder.tokenizer.save_pretrained(args.output_dir)
-        write_scores(trainer, "train", {**result.metrics, "train_samples": len(datasets["train"])})
-    scores = {}
     if args.do_eval:
         for name, examples in validation.items():
             # The mismatched split is logged as eval_mm_accuracy, so that the scores of the matched
@@ -202,7 +195,10 @@ def train_and_evaluate(
                     if key.startswith(prefix)
                 }
             scores |= evaluated
-        write_scores(trainer, "eval", scores)
+        results["eval"] = scores
+    for split, values in results.items():
+        trainer.log_metrics(split, values)
+        trainer.save_metrics(split, values)
     predictions = {
         name: trainer.predict(examples, metric_key_prefix="predict")
         for name, examples in datasets.items()
@@ -210,15 +206,3 @@ def train_and_evaluate(
     }
     trainer.save_state()
     return scores, predictions
-
-
-def is_score(name: str) -> bool:
-    """Whether an entry of the Trainer's evaluation is a score of the task."""
-    others = ("loss", "runtime", "per_second", "samples", "time", "epoch")
-    return not name.removesuffix("_mm").endswith(others)
-
-
-def write_scores(trainer: Trainer, split: str, scores: dict) -> None:
-    """Print the scores of a split, and write them to the results."""
-    trainer.log_metrics(split, scores)
-    trainer.save_metrics(split, scores)

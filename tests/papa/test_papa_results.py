@@ -287,7 +287,6 @@ def edited(name: str, **more):
             "run record x/results/3_seed2/run.json is malformed JSON at line 1",
         ),
         (edited("run.json", seed="2"), "3_seed2/run.json has no seed (int); rerun it"),
-        (edited("run.json", static_heads_num=9), "static_heads_num (expected 0 to 6, got 9)"),
         (edited("run.json", seed=1), "3_seed2: both have 3 constant heads and seed 1; move one"),
         (
             corrupt("eval_results.json", "3"),
