@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +20,9 @@ from attention_dynamics.runs.records import differences, provenance
 from attention_dynamics.storage.files import (
     atomic_write,
     check_writable,
-    json_text,
+    opened,
     read_json,
+    write_json,
     write_text,
 )
 
@@ -36,16 +35,11 @@ LAMBDAS, ORDER = "lambdas.npy", "sorted_heads.json"
 ABOUT = "about.json"
 CORRUPT = "is corrupt or holds something else; recreate it"
 
-Pairs = list[list[int]]  # [[layer, head], ...]
-
 
 def fingerprint(encoder: Encoder, kind: str, data: DataArguments, layout: LayoutArguments) -> dict:
     """Everything that constants or an order must share with the run that uses them.
 
-    Args:
-        encoder: the pretrained encoder.
-        kind: kind of task, "sequence" or "token": their layouts use different positions.
-        data, layout: options of the command line.
+    Their ``kind`` of task, "sequence" or "token", counts: its layouts use different positions.
     """
     return {
         "model": encoder.name,
@@ -65,15 +59,8 @@ def sum_attention(
 ) -> tuple[Tensor, Tensor]:
     """Sums of attention over examples, and the number of examples in which a pair was valid.
 
-    The model runs in evaluation mode. Each layer adds its attention to its sums at once, so memory
-    does not grow with the number of layers times the batch size.
-
-    Args:
-        encoder: the pretrained encoder; its attention is replaced for good.
-        loader: batches with input_ids, attention_mask and, if positions are left out, positions.
-        length: positions of an example, padding included.
-        device: device to compute on.
-        bar: whether to show a progress bar.
+    Each layer adds its attention to its sums at once, so memory does not grow with the number of
+    layers times the batch size. The attention of ``encoder`` is replaced for good.
 
     Returns:
         Sums (layer, head, length, length) and patterns (length, length), float64, on the CPU.
@@ -98,12 +85,7 @@ def sum_attention(
 
 
 def average(sums: Tensor, patterns: Tensor) -> Tensor:
-    """sums / patterns, 0 where a pair of positions was never valid (Step 1).
-
-    Args:
-        sums: attention summed over examples, (layer, head, L, L).
-        patterns: number of examples in which the pair was valid, (L, L).
-    """
+    """sums (layer, head, L, L) / patterns (L, L), 0 where a pair was never valid (Step 1)."""
     return torch.where(patterns > 0, sums / patterns.clamp(min=1), 0.0)
 
 
@@ -126,8 +108,7 @@ def make_constants(
     settings = fingerprint(encoder, kind, data, layout)
     settings["data"] = examples_checksum([dataset])
     if (folder / AVERAGES).exists() and not data.overwrite_output:
-        # Records of earlier versions lack the kind of task.
-        earlier = {"task_kind": kind, **(read_fingerprint(folder) or {})}
+        earlier = read_fingerprint(folder, settings)
         if earlier == settings:
             print(f"{folder} is up to date; use --overwrite to recreate it")
             return
@@ -171,7 +152,7 @@ def write_order(folder: Path, lambdas: Tensor, settings: dict) -> None:
 
 def write_fingerprint(folder: Path, settings: dict) -> None:
     """Record what the files of ``folder`` were made from."""
-    write_text(folder / ABOUT, json_text({"made_of": settings, **provenance()}))
+    write_json(folder / ABOUT, {"made_of": settings, **provenance()})
 
 
 # --- reading ---
@@ -185,71 +166,16 @@ def load_tensor(path: Path, ndim: int) -> Tensor:
             "run_papa_ner_avgs_creator.py"
         )
     tensor = read_tensors(path, "file", CORRUPT)
-    if (
-        not isinstance(tensor, Tensor)
-        or tensor.layout != torch.strided
-        or not tensor.is_floating_point()
-        or tensor.ndim != ndim
-        or not tensor.isfinite().all()
-    ):
+    if not isinstance(tensor, Tensor) or tensor.ndim != ndim or not tensor.isfinite().all():
         raise InputError(f"{path} {CORRUPT}")
     return tensor.float()
 
 
-def load_averages(folder: Path) -> Tensor:
-    """The constants (layer, head, L, L) in ``folder``; else InputError."""
+def load_averages(folder: Path, shape: tuple[int, ...] | None = None) -> Tensor:
+    """The constants (layer, head, L, L) in ``folder``, of the given shape; else InputError."""
     averages = load_tensor(folder / AVERAGES, 4)
-    if averages.shape[2] != averages.shape[3]:
-        raise InputError(f"{folder / AVERAGES} {CORRUPT}")
-    return averages
-
-
-def load_lambdas(folder: Path) -> np.ndarray:
-    """λ (layer, head) in ``folder``; else InputError."""
-    path = folder / LAMBDAS
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # unusual content is rejected below
-            lambdas = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist; create it with --sort_calculating") from None
-    except PermissionError:
-        raise
-    except Exception:  # of many types: numpy parses the header as Python
-        raise InputError(f"{path} {CORRUPT}") from None
-    if (
-        not isinstance(lambdas, np.ndarray)
-        or lambdas.ndim != 2
-        or lambdas.dtype.kind != "f"
-        or not np.isfinite(lambdas).all()
-    ):
-        raise InputError(f"{path} {CORRUPT}")
-    return lambdas
-
-
-def load_order(folder: Path, layers: int, heads: int) -> Pairs:
-    """The order of all heads, the most replaceable first; else InputError."""
-    path = folder / ORDER
-    order = read_json(path, "order of heads")
-    if not isinstance(order, list) or not all(
-        isinstance(pair, list) and len(pair) == 2 and all(type(n) is int for n in pair)
-        for pair in order
-    ):
-        raise InputError(f"{path} is not a list of [layer, head]; recreate it")
-    if sorted(order) != [[layer, head] for layer in range(layers) for head in range(heads)]:
-        raise InputError(
-            f"{path} is not an order of the {layers} x {heads} heads of this model "
-            f"({len(order)} entries); create it with --sort_calculating"
-        )
-    return order
-
-
-def load_matching_averages(folder: Path, layers: int, heads: int, settings: dict) -> Tensor:
-    """The constants (layer, head, L, L), checked against the run; else InputError."""
-    check_fingerprint(folder, settings, "constants")
-    averages = load_averages(folder)
-    length = settings["max_seq_length"]
-    if averages.shape != (expected := (layers, heads, length, length)):
+    expected = shape or (*averages.shape[:3], averages.shape[2])
+    if averages.shape != expected:
         raise InputError(
             f"{folder / AVERAGES}: other layers, heads or --max_seq_length (expected shape "
             f"{expected}, got {tuple(averages.shape)}); recreate the constants"
@@ -257,51 +183,69 @@ def load_matching_averages(folder: Path, layers: int, heads: int, settings: dict
     return averages
 
 
-def load_matching_order(folder: Path, layers: int, heads: int, settings: dict) -> Pairs:
-    """The order of the heads, checked against the run; else InputError."""
-    check_fingerprint(folder, settings, "order")
-    return load_order(folder, layers, heads)
+def load_lambdas(folder: Path) -> np.ndarray:
+    """λ (layer, head) in ``folder``; else InputError."""
+    path = folder / LAMBDAS
+    with opened(path, "λ") as stream:
+        try:
+            lambdas = np.load(stream, allow_pickle=False)
+            is_valid = (
+                lambdas.ndim == 2 and lambdas.dtype.kind == "f" and np.isfinite(lambdas).all()
+            )
+        except Exception:  # of many types: numpy parses the header as Python
+            is_valid = False
+    if not is_valid:
+        raise InputError(f"{path} {CORRUPT}")
+    return lambdas
 
 
-def read_fingerprint(folder: Path) -> dict | None:
-    """What the files of ``folder`` were made from; None without a record."""
+def load_order(folder: Path, layers: int, heads: int) -> list[list[int]]:
+    """The order of all heads, [[layer, head], ...], the most replaceable first; else InputError."""
+    path = folder / ORDER
+    order = read_json(path, "order of heads")
+    every = [[layer, head] for layer in range(layers) for head in range(heads)]
+    try:
+        is_complete = sorted(order) == every
+    except TypeError:
+        is_complete = False
+    if not is_complete:
+        raise InputError(
+            f"{path} is not an order of the {layers} x {heads} heads of this model; create it with "
+            "--sort_calculating"
+        )
+    return order
+
+
+def read_fingerprint(folder: Path, settings: dict) -> dict:
+    """What the files of ``folder`` were made from.
+
+    What is not recorded is taken from ``settings``: earlier versions did not record the kind of
+    task, and the published code writes no record.
+    """
     path = folder / ABOUT
     if not path.exists():
-        return None
+        return settings
     about = read_json(path, "record")
-    settings = about.get("made_of") if isinstance(about, dict) else None
-    if not isinstance(settings, dict):
+    made_of = about.get("made_of") if isinstance(about, dict) else None
+    if not isinstance(made_of, dict):
         raise InputError(f"{path} is corrupt; recreate {folder}")
-    return settings
+    return {"task_kind": settings["task_kind"], **made_of}
 
 
 def check_fingerprint(folder: Path, settings: dict, what: str) -> None:
-    """Reject files of another model, kind of task, length or layout.
-
-    Records of earlier versions lack the kind of task: a note says that it was not checked. The
-    published code wrote no record: only the shapes of its files can be checked.
-    """
+    """Reject files of another model, kind of task, length or layout."""
     if not folder.is_dir():
         raise InputError(f"the directory of the {what}, {folder}, does not exist")
-    earlier = read_fingerprint(folder)
-    if earlier is None:
-        return
-    if "task_kind" not in earlier:
-        print(
-            f"note: {folder / ABOUT} does not record the kind of task: make sure that the {what} "
-            f"were made for {settings['task_kind']} tasks",
-            file=sys.stderr,
-        )
-    checked = {"task_kind": settings["task_kind"], **earlier}
+    earlier = read_fingerprint(folder, settings)
     for key in ("encoder", "max_seq_length", "use_papa_preprocess", "task_kind"):
-        if checked.get(key) != settings[key]:
+        if earlier.get(key) != settings[key]:
             name = "model" if key == "encoder" else key
             raise InputError(
                 f"{folder}: the {what} cannot be used in this run (expected {name} "
-                f"{settings[name]}, got {checked.get(name)}); give others, or recreate them"
+                f"{settings[name]}, got {earlier.get(name)}); give others, or recreate them"
             )
 
 
-def static_heads(order: Pairs, number: int, layers: int) -> list[list[int]]:
+def static_heads(order: list[list[int]], number: int, layers: int) -> list[list[int]]:
     """The heads of each layer among the first ``number`` of the order, ascending."""
     return [sorted(head for at, head in order[:number] if at == layer) for layer in range(layers)]

@@ -12,7 +12,14 @@ from pathlib import Path
 import numpy as np
 from arguments import Options
 from checkpoints import last_checkpoint, train
-from constants import fingerprint, load_averages, load_order, static_heads, write_order
+from constants import (
+    check_fingerprint,
+    fingerprint,
+    load_averages,
+    load_order,
+    static_heads,
+    write_order,
+)
 from data import Collator
 from encoder_cache import HeadOnly, StatesCollator, cache_states
 from encoders import Encoder
@@ -88,7 +95,7 @@ def make_model(
     Raises InputError for too many constant heads, and for constants or an order that do not match
     the ``settings``, from :func:`constants.fingerprint`.
     """
-    papa, (layers, heads) = options.papa, encoder.shape
+    papa, length, (layers, heads) = options.papa, options.data.max_seq_length, encoder.shape
     if papa.static_heads_num > layers * heads:
         raise InputError(
             f"--static_heads_num: too many heads for {encoder.name} (expected at most "
@@ -96,15 +103,14 @@ def make_model(
         )
     averages, order = None, []
     if papa.static_heads_dir:
-        length = options.data.max_seq_length
-        averages = load_averages(
-            Path(papa.static_heads_dir), (layers, heads, length, length), settings
-        )
+        check_fingerprint(Path(papa.static_heads_dir), settings, "constants")
+        averages = load_averages(Path(papa.static_heads_dir), (layers, heads, length, length))
     if papa.sorting_heads_dir:
-        order = load_order(Path(papa.sorting_heads_dir), layers, heads, settings)
+        check_fingerprint(Path(papa.sorting_heads_dir), settings, "order")
+        order = load_order(Path(papa.sorting_heads_dir), layers, heads)
     config = {
         "task": settings["task_kind"],
-        "max_length": options.data.max_seq_length,
+        "max_length": length,
         "static_heads": static_heads(order, papa.static_heads_num, layers),
         "mixed": papa.sort_calculating,
         "pooler": papa.use_freeze_extract_pooler,
