@@ -27,8 +27,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
+import torch.nn.functional as F
 from measure import (
     compared,
     in_process,
@@ -47,22 +47,12 @@ from attention_dynamics.device import peak_memory_mb
 GIGABYTE = 1e9
 LABELS = 3
 VOCAB = 1000
-CPU = torch.device("cpu")
-
-# Sums of float32 in another order, through up to 12 layers.
-TOLERANCE = 1e-4
+TOLERANCE = 1e-4  # sums of float32 in another order, through up to 12 layers
 
 
 @dataclass(frozen=True)
 class Size:
-    """Sizes of an encoder and of its batches.
-
-    Attributes:
-        name: name in the table.
-        layers, heads, hidden: of the encoder.
-        length: positions of a text, padding included.
-        batch: texts.
-    """
+    """Sizes of an encoder, and of a batch of texts of ``length`` positions, padding included."""
 
     name: str
     layers: int
@@ -89,7 +79,7 @@ class Size:
         return BertModel(config, add_pooling_layer=False).eval()
 
     def constants(self) -> torch.Tensor:
-        """``(layer, head, L, L)``: random averages of attention."""
+        """(layer, head, L, L): random averages of attention."""
         generator = torch.Generator().manual_seed(0)
         shape = (self.layers, self.heads, self.length, self.length)
         return torch.randn(shape, generator=generator).softmax(dim=-1)
@@ -101,7 +91,7 @@ class Size:
         return [divmod(head, self.heads) for head in order.tolist()]
 
     def texts(self, pairs: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Ids and mask, ``(batch, L)``, in the layout of Step 0 for single sentences or pairs.
+        """Ids and mask, (batch, L), in the layout of Step 0 for single sentences or pairs.
 
         The first sentence starts at 0, the second at L // 2, the last separator is at L - 1; a
         sentence fills a quarter of its half to all of it.
@@ -154,9 +144,7 @@ def papa_model(size: Size, constant_heads: list[tuple[int, int]], task: str = "s
     """Our model with the weights of ``size.stock``, in evaluation mode."""
     stock = size.stock("eager")
     config = copy.deepcopy(stock.config)
-    static = [[] for _ in range(size.layers)]
-    for layer, head in constant_heads:
-        static[layer].append(head)
+    static = [[h for at, h in constant_heads if at == layer] for layer in range(size.layers)]
     config.papa = {
         "task": task,
         "max_length": size.length,
@@ -169,59 +157,30 @@ def papa_model(size: Size, constant_heads: list[tuple[int, int]], task: str = "s
     return model.eval()
 
 
-def on_texts(function: Callable, size: Size, device: torch.device) -> Callable:
-    """A function that returns ``function(ids, valid)`` of texts on ``device``, once it is done."""
-    ids, valid = (tensor.to(device) for tensor in size.texts(pairs=True))
-    return synchronised(functools.partial(function, ids, valid), device)
-
-
-def synchronised(function: Callable, device: torch.device) -> Callable:
-    """``function``, but it waits until the device has finished."""
-
-    def run():
-        result = function()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        return result
-
-    return run
-
-
 # --- evaluation ---
-
-
-def stock_pass(size: Size, attention: str, device: torch.device = CPU) -> Callable:
-    """A function that returns all hidden states of the library's model."""
-    stock = size.stock(attention).to(device)
-
-    def states(ids: torch.Tensor, valid: torch.Tensor):
-        return stock(ids, attention_mask=valid, output_hidden_states=True).hidden_states
-
-    return on_texts(states, size, device)
-
-
-def our_pass(size: Size, number: int, device: torch.device = CPU) -> Callable:
-    """A function that returns all hidden states of ours, with ``number`` constant heads."""
-    model = papa_model(size, size.constant_heads(number)).to(device)
-    return on_texts(model.states, size, device)
 
 
 @torch.no_grad()
 def forward_section(args: argparse.Namespace) -> list[dict]:
     """The encoder alone, returning all hidden states."""
-    rows, device, few = [], torch.device(args.device), slice(0, 2)
+    rows, few = [], slice(0, 2)
+    on_cpu = args.device.type == "cpu"
     for size in sizes(args):
         ids, valid = size.texts(pairs=True)
+        texts = ids.to(args.device), valid.to(args.device)
         tokens, total = valid[few].bool(), size.layers * size.heads
-        runs = {attention: stock_pass(size, attention, device) for attention in ("sdpa", "eager")}
+        runs = {}
+        for attention in ("sdpa", "eager"):
+            stock = size.stock(attention).to(args.device)
+            runs[attention] = functools.partial(stock, *texts, output_hidden_states=True)
         for number in (total, total // 2, 0):
-            runs[number] = our_pass(size, number, device)
             heads = size.constant_heads(number)
+            runs[number] = functools.partial(papa_model(size, heads).to(args.device).states, *texts)
             plain = reference.PlainEncoder(size.stock("eager"), size.constants(), heads).eval()
             expected, actual = plain(ids[few], valid[few])[-1], runs[number]()[-1][few].cpu()
             check(f"{size}, {number} constant heads", expected[tokens], actual[tokens])
         seconds = dict(zip(runs, time_interleaved(list(runs.values()), args.rounds), strict=True))
-        targets = {("sdpa", total): 1.15, ("eager", total): 1.7} if device == CPU else {}
+        targets = {("sdpa", total): 1.15, ("eager", total): 1.7} if on_cpu else {}
         for number in (total, total // 2, 0):
             for stock in ("sdpa", "eager"):
                 what = f"{number} of {total} heads constant, beside {stock}"
@@ -233,34 +192,27 @@ def forward_section(args: argparse.Namespace) -> list[dict]:
 # --- Step 1 ---
 
 
-def attentions_pass(size: Size, device: torch.device = CPU) -> Callable:
-    """A function that returns all attention of the library's model on a batch."""
+def attention_pass(size: Size, ours: bool, device: torch.device) -> Callable:
+    """A function that adds a batch to our sums, or returns all attention of the library's model."""
     stock = size.stock("eager").to(device)
-
-    def attentions(ids: torch.Tensor, valid: torch.Tensor):
-        return stock(ids, attention_mask=valid, output_attentions=True).attentions
-
-    return on_texts(attentions, size, device)
-
-
-def recording_pass(size: Size, device: torch.device = CPU) -> Callable:
-    """A function that adds a batch to our sums and returns those of each layer."""
-    stock = size.stock("eager").to(device)
-    kind, nothing_static = papa().attention.RecordedHeads, [[]] * size.layers
-    layers, positions = papa().encoders.replace_attention(stock, kind, nothing_static, size.length)
+    ids, valid = (tensor.to(device) for tensor in size.texts(pairs=True))
+    if not ours:
+        return functools.partial(stock, ids, attention_mask=valid, output_attentions=True)
+    kind, static = papa().attention.RecordedHeads, [[]] * size.layers
+    layers, positions = papa().encoders.replace_attention(stock, kind, static, size.length)
     positions.used = torch.arange(size.length, device=device)
 
-    def sums(ids: torch.Tensor, valid: torch.Tensor) -> list[torch.Tensor]:
+    def sums() -> list[torch.Tensor]:
         stock(ids, attention_mask=valid)
         return [heads.sums for heads in layers]
 
-    return on_texts(sums, size, device)
+    return sums
 
 
 @torch.no_grad()
 def memory_of_pass(size: Size, ours: bool, device: torch.device) -> float:
     """GB that a pass adds to the peak of its process, or of the GPU."""
-    run = recording_pass(size, device) if ours else attentions_pass(size, device)
+    run = attention_pass(size, ours, device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -274,15 +226,15 @@ def memory_of_pass(size: Size, ours: bool, device: torch.device) -> float:
 @torch.no_grad()
 def averages_section(args: argparse.Namespace) -> list[dict]:
     """Time at the usual size; memory with few and with many layers times texts."""
-    rows, device = [], torch.device(args.device)
+    rows, device = [], args.device
     for size in sizes(args):
         ids, valid = size.texts(pairs=True)
-        ours = recording_pass(size, device)
-        expected = reference.averages(size.stock("eager"), [{"ids": ids, "valid": valid}])[0]
+        plain, ours = (attention_pass(size, ours, device) for ours in (False, True))
+        expected = reference.averages(size.stock("eager"), [(ids, valid)])[0]
         check(f"{size}, sums", expected, torch.stack(ours()).cpu())
-        times = time_interleaved([attentions_pass(size, device), ours], args.rounds)
+        times = time_interleaved([plain, ours], args.rounds)
         what = "pass over a batch, beside a forward pass with attention"
-        rows.append(compared(str(size), what, "s", *times, 0.91 if device == CPU else None))
+        rows.append(compared(str(size), what, "s", *times, 0.91 if device.type == "cpu" else None))
     # Peaks belong to a process; starting a new one takes seconds.
     measured = memory_of_pass if args.quick else functools.partial(in_process, memory_of_pass)
     size = sizes(args)[0]
@@ -296,38 +248,18 @@ def averages_section(args: argparse.Namespace) -> list[dict]:
 # --- training the head ---
 
 
-def made_examples(size: Size, task: str) -> list[dict[str, np.ndarray]]:
+def made_examples(size: Size, task: str) -> list[dict]:
     """Single sentences with labels of texts or of tokens (-100 at special tokens and padding)."""
     ids, valid = size.texts(pairs=False)
-    generator = torch.Generator().manual_seed(0)
+    shape = valid.shape if task == "token" else valid.shape[:1]
+    labels = torch.randint(LABELS, shape, generator=torch.Generator().manual_seed(0))
     if task == "token":
-        labels = torch.randint(LABELS, valid.shape, generator=generator)
         labels = labels.masked_fill(valid == 0, -100)
         labels[:, [0, -1]] = -100
-    else:
-        labels = torch.randint(LABELS, valid.shape[:1], generator=generator)
     columns = {"input_ids": ids, "attention_mask": valid, "labels": labels}
     return [
         {name: of[row].numpy()[()] for name, of in columns.items()} for row in range(size.batch)
     ]
-
-
-def classifiers(size: Size, task: str, device: torch.device):
-    """The reference and ours, with frozen encoders and the same head, and their optimizers."""
-    encoder = reference.PlainEncoder(size.stock("eager"))
-    torch.manual_seed(1)
-    if task == "token":
-        plain = reference.TokenClassifier(encoder, LABELS)
-    else:
-        plain = reference.SequenceClassifier(encoder, size.length, LABELS)
-    ours = papa_model(size, [], task)
-    ours.freeze()
-    weights = {k: value for k, value in plain.state_dict().items() if not k.startswith("encoder.")}
-    (ours.head.token_head if task == "token" else ours.head).load_state_dict(weights)
-    plain, ours = plain.to(device), ours.to(device)
-    trained = [parameter for parameter in ours.parameters() if parameter.requires_grad]
-    optimizers = torch.optim.AdamW(reference.freeze_encoder(plain)), torch.optim.AdamW(trained)
-    return plain, ours, *optimizers
 
 
 def update(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
@@ -339,47 +271,53 @@ def update(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
 
 def head_rows(size: Size, task: str, args: argparse.Namespace) -> list[dict]:
     """Training steps without constant heads, each with its own dropout."""
-    examples, device = made_examples(size, task), torch.device(args.device)
-    collate = papa().data.Collator(pad_id=0)
-    drop_unused = papa().data.Collator(pad_id=0, drop_unused_positions=True)
-    plain, ours, plain_optimizer, our_optimizer = classifiers(size, task, device)
-    head = papa().encoder_cache.HeadOnly(ours.head)
+    encoder = reference.PlainEncoder(size.stock("eager"))
+    torch.manual_seed(1)
+    if task == "token":
+        plain = reference.TokenClassifier(encoder, LABELS)
+    else:
+        plain = reference.SequenceClassifier(encoder, size.length, LABELS)
+    ours = papa_model(size, [], task)
+    ours.freeze()
+    weights = {k: value for k, value in plain.state_dict().items() if not k.startswith("encoder.")}
+    (ours.head.token_head if task == "token" else ours.head).load_state_dict(weights)
+    plain, ours = plain.to(args.device), ours.to(args.device)
+    encoder.stock.requires_grad_(False)
+    cache, head = papa().encoder_cache, papa().encoder_cache.HeadOnly(ours.head)
+    plain_optimizer, optimizer = (
+        torch.optim.AdamW(p for p in model.parameters() if p.requires_grad)
+        for model in (plain, ours)
+    )
+    examples, drop_unused = made_examples(size, task), papa().data.Collator(0, True)
 
-    def moved(batch: dict) -> dict:
-        return {name: tensor.to(device) for name, tensor in batch.items()}
-
-    def plain_inputs() -> list[torch.Tensor]:
-        batch = moved(collate(examples))
-        return [batch[name] for name in ("input_ids", "attention_mask", "labels")]
-
-    def states_batch() -> dict[str, torch.Tensor]:
-        return moved(papa().encoder_cache.collate_states([states[n] for n in range(len(states))]))
+    def batch_of(collate: Callable, examples) -> dict:
+        batch = collate([examples[number] for number in range(size.batch)])
+        return {name: tensor.to(args.device) for name, tensor in batch.items()}
 
     def plain_step() -> None:
-        reference.training_step(plain, plain_optimizer, *plain_inputs())
+        ids, valid, labels = batch_of(papa().data.Collator(0), examples).values()
+        loss = F.cross_entropy(plain.train()(ids, valid).flatten(0, -2), labels.flatten())
+        update(plain_optimizer, loss)
 
-    def whole_step() -> None:
-        update(our_optimizer, ours.train()(**moved(drop_unused(examples))).loss)
-
-    def cached_step() -> None:
-        update(our_optimizer, head.train()(**states_batch()).loss)
+    def our_step(model, collate: Callable, examples) -> None:
+        update(optimizer, model.train()(**batch_of(collate, examples)).loss)
 
     with tempfile.TemporaryDirectory() as folder:
         with contextlib.redirect_stdout(io.StringIO()):
-            cache = papa().encoder_cache.cache_states
-            states = cache(ours, examples, drop_unused, Path(folder), bar=False)
+            states = cache.cache_states(ours, examples, drop_unused, Path(folder), bar=False)
+        both = (ours, drop_unused, examples), (head, cache.StatesCollator(0, True), states)
         with torch.no_grad():
-            ids, valid, _ = plain_inputs()
-            expected = plain.eval()(ids, valid)
-            expected = expected[valid.bool()] if task == "token" else expected
-            whole = moved(drop_unused(examples))
-            for model, batch in ((ours, whole), (head, states_batch())):
+            batch = batch_of(papa().data.Collator(0), examples)
+            expected = plain.eval()(batch["input_ids"], batch["attention_mask"])
+            expected = expected[batch["attention_mask"].bool()] if task == "token" else expected
+            for model, collate, inputs in both:
+                batch = batch_of(collate, inputs)
                 actual = model.eval()(**batch).logits
                 actual = actual[batch["attention_mask"].bool()] if task == "token" else actual
                 check(f"{size}, {task}s", expected, actual)
-        steps = [synchronised(step, device) for step in (plain_step, whole_step, cached_step)]
+        steps = [plain_step, *(functools.partial(our_step, *side) for side in both)]
         of_plain, of_whole, of_cached = time_interleaved(steps, args.rounds)
-    name, target = f"{size}, {task}s", 20 if device == CPU else None
+    name, target = f"{size}, {task}s", 20 if args.device.type == "cpu" else None
     return [
         compared(name, "step without unused positions", "s", of_plain, of_whole, None),
         compared(name, "step on cached states", "s", of_plain, of_cached, target),

@@ -212,6 +212,11 @@ def test_recorded_heads_give_the_published_sums(papa, golden, batch):
     close(torch.stack([heads.sums for heads in layers]).float(), golden["attention_sums"])
 
 
+def test_write_order_gives_the_published_order(papa, golden, tmp_path):
+    papa.constants.write_order(tmp_path, golden["lambdas"], {})
+    assert papa.constants.load_order(tmp_path, 3, 4) == golden["sorted_heads"]
+
+
 # --- stock models and plain reference ---
 
 

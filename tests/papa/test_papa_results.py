@@ -404,7 +404,7 @@ def test_draw_lambdas_shows_small_values_in_their_own_unit(papa):
         ("sorted/lambdas.npy", None, "sorted/lambdas.npy does not exist"),
         ("sorted/lambdas.npy", b"not numpy", "sorted/lambdas.npy is corrupt"),
         ("sorted/lambdas.npy", -LAMBDAS, "do not match"),
-        ("sorted/sorted_heads.json", b"[[0, 1], 5]", "sorted_heads.json is not a list of"),
+        ("sorted/sorted_heads.json", b"[[0, 1], 5]", "is not an order of"),
         ("sorted/sorted_heads.json", b"[[0, 1]]", "is not an order of the 2 x 3 heads"),
         ("constants/avgs.pt", None, "constants/avgs.pt does not exist"),
         ("constants/avgs.pt", b"x", "constants/avgs.pt is corrupt"),

@@ -273,14 +273,13 @@ def test_results_depend_on_the_seed_alone(cola):
 
 def test_constants_are_made_once(cola, capsys):
     """The same command leaves them alone; another one needs --overwrite."""
-    command = [
-        *cola.data,
-        "--max_length=16",
-        f"--output_dir={cola.consts}",
-        "--use_papa_preprocess",
-    ]
-    stamp = (cola.consts / "avgs.pt").stat().st_mtime_ns
+    command = [*cola.data, "--max_length=16", f"--output_dir={cola.consts}"]
+    command.append("--use_papa_preprocess")
+    stamp, about = (cola.consts / "avgs.pt").stat().st_mtime_ns, cola.consts / "about.json"
+    text = about.read_text()
+    about.write_text(text.replace('"task_kind": "sequence",', ""))  # as in earlier versions
     cola.averages.main(command)
+    about.write_text(text)
     assert "is up to date" in capsys.readouterr().out
     with pytest.raises(InputError, match="holds different constants"):
         cola.averages.main([*command, "--max_train_samples", "5"])
@@ -296,23 +295,6 @@ def test_constants_of_another_kind_of_task_are_rejected(cola, entities, capsys):
     other = [*command, "--sorting_heads_dir", str(cola.folder / "sorted")]
     message = "the order cannot be used in this run (expected task_kind token, got sequence)"
     assert message in refusal(entities.script.main, other, capsys)
-
-
-def test_constants_of_an_earlier_version_are_read_with_a_note(cola, capsys):
-    """Its record lacks the kind of task; the command that made them finds them up to date."""
-    path = cola.consts / "about.json"
-    before = path.read_text()
-    about = json.loads(before)
-    del about["made_of"]["task_kind"]
-    path.write_text(json.dumps(about))
-    try:
-        cola.with_heads("earlier", 2, "--max_steps", "1", "--evaluation_strategy", "no")
-        assert f"note: {path} does not record the kind of task" in capsys.readouterr().err
-        command = [*cola.data, "--max_length=16", f"--output_dir={cola.consts}"]
-        cola.averages.main([*command, "--use_papa_preprocess"])
-        assert "is up to date" in capsys.readouterr().out
-    finally:
-        path.write_text(before)
 
 
 # --- training, saving, loading ---
@@ -413,42 +395,10 @@ def test_training_on_cached_states_equals_training_with_the_encoder(
     assert losses(cached) == pytest.approx(losses(plain), abs=1e-5)
     assert scores(cached) == pytest.approx(scores(plain), abs=1e-5)
 
-    files = sorted((folder / "cache" / "encoder_states").glob("*/states.bin"))
-    for path in files:
-        shape = read(path.parent / "about.json")["shape"]
-        assert shape[1:] == [LAYERS + 1, 16]
-        assert path.stat().st_size == 4 * np.prod(shape)  # float32
+    files = [*(folder / "cache" / "encoder_states").glob("*/states.bin")]
     stamps = [path.stat().st_mtime_ns for path in files]
     chain.with_heads("seed", 5, "--seed", 1, "--cache_encoder_states")
     assert [path.stat().st_mtime_ns for path in files] == stamps
-
-    # Killed before the record was written: recomputed. Corrupt: rejected.
-    content = files[0].read_bytes()
-    files[0].write_bytes(b"half")
-    (files[0].parent / "about.json").unlink()
-    chain.with_heads("again", 5, "--seed", 2, "--cache_encoder_states")
-    assert files[0].read_bytes() == content
-    files[0].write_bytes(content[:-1])
-    with pytest.raises(InputError, match="corrupt encoder states; remove it"):
-        chain.with_heads("again", 5, "--seed", 3, "--cache_encoder_states")
-
-
-def test_cached_states_of_examples_of_different_lengths(papa):
-    """Without padding their labels differ in length; where an example has none they are -100."""
-    examples = [
-        {"attention_mask": np.array([1, 1, 0, 1]), "labels": np.array([-100, 2, -100, 1])},
-        {"attention_mask": np.array([1, 1]), "labels": np.array([-100, 3])},
-    ]
-    values = np.arange(10.0, dtype=np.float32).reshape(5, 2, 1)
-    states = papa.encoder_cache.CachedStates(examples, values, np.array([0, 3, 5]))
-    batch = papa.encoder_cache.collate_states([states[0], states[1]])
-    assert batch["positions"].tolist() == [0, 1, 3]
-    assert batch["labels"].tolist() == [[-100, 2, 1], [-100, 3, -100]]
-    assert batch["attention_mask"].tolist() == [[True, True, True], [True, True, False]]
-    assert batch["states"][..., 0].tolist() == [
-        [[0, 2, 4], [6, 8, 0]],
-        [[1, 3, 5], [7, 9, 0]],
-    ]
 
 
 def test_cached_states_of_words_give_the_scores_of_the_encoder(entities, place):
@@ -510,7 +460,12 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(cola, papa, monkeypatch, k
     ]  # fmt: skip
     with pytest.raises(InputError, match=r"learning_rate was '0\.001', is '0\.5'"):
         cola.run(killed.name, *options, "--learning_rate", "0.5")
-    (killed / "checkpoint-4" / "checksums.json").unlink()  # killed while writing it
+    weights = killed / "checkpoint-4" / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-9])
+    with pytest.raises(InputError, match="checkpoint-4 is corrupt"):
+        cola.run(killed.name, *options)
+    (killed / "checkpoint-4" / "trainer_state.json").unlink()  # killed while writing it
     cola.run(killed.name, *options)
     assert (killed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert scores(killed) == scores(whole)
@@ -567,22 +522,6 @@ def test_a_second_ctrl_c_ends_the_run_at_once(cola, papa, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         cola.with_heads("ctrl_c", 3, *STOPPED)
     assert [path.name for path in (cola.folder / "ctrl_c").iterdir()] == ["unfinished.json"]
-
-
-def test_a_corrupt_checkpoint_is_rejected(cola, papa, monkeypatch):
-    """A file that is truncated, has a flipped bit, or is missing."""
-    options = [*cola.static(3), "--grad_for_classifier_only", "--save_strategy", "steps"]
-    options += ["--save_steps", "2"]
-    add_callback(monkeypatch, papa, Interrupt())
-    with pytest.raises(KeyboardInterrupt):
-        cola.run("bits", *options)
-    path = cola.folder / "bits" / "checkpoint-4" / "model.safetensors"
-    content, middle = path.read_bytes(), path.stat().st_size // 2
-    flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-    for corrupt in (content[:middle], flipped, None):
-        path.unlink() if corrupt is None else path.write_bytes(corrupt)
-        with pytest.raises(InputError, match="checkpoint-4 is corrupt; remove it"):
-            cola.run("bits", *options)
 
 
 def test_a_model_and_its_checkpoints_move_with_their_results(cola):
@@ -714,10 +653,6 @@ REFUSED = {
     "file in the way": (["--output_dir", "train.conll/run"], "cannot be written"),
     "the model's folder": (["--output_dir", "MODELS/bert"], "among the files that are read"),
     "package": (["--report_to", "wandb"], "wandb"),
-    "best of what": (
-        ["--load_best_model_at_end", "--save_strategy", "epoch", "--metric_for_best_model", "good"],
-        "--metric_for_best_model good",
-    ),
     "no checkpoint": (["--resume_from_checkpoint", "nowhere"], "not a complete checkpoint"),
 }
 
@@ -751,8 +686,8 @@ CORRUPT = {
     "consts/avgs.pt": (b"PK\x03\x04 half", "avgs.pt is corrupt"),
     "consts/about.json": (b'{"made_of": 3}', "about.json is corrupt"),
     "sorted/sorted_heads.json": (b"[[0, 0], [0, 9]]", "is not an order of the 2 x 4 heads"),
-    "corrupt/run.json": (b'{"settings": {}}', "is not a run record"),
-    "corrupt/unfinished.json": (b"[]", "is not a run record"),
+    "corrupt/run.json": (b'{"settings": {}}', "corrupt/run.json has no model"),
+    "corrupt/unfinished.json": (b"[]", "unfinished.json: not a JSON object"),
 }
 
 
@@ -764,7 +699,7 @@ def test_corrupt_files_are_named(cola, capsys, name):
     path.parent.mkdir(exist_ok=True)
     if name.endswith("unfinished.json"):  # read only beside a checkpoint
         (path.parent / "checkpoint-1").mkdir()
-        (path.parent / "checkpoint-1" / "checksums.json").write_text("{}")
+        (path.parent / "checkpoint-1" / "trainer_state.json").write_text("{}")
     path.write_bytes(content)
     try:
         command = cola.options("corrupt", *cola.static(2), "--grad_for_classifier_only", "true")
