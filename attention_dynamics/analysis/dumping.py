@@ -90,7 +90,7 @@ def checkpoint_paths(
     runs: dict[str, list[dict]] = {}
     for entry in entries:
         runs.setdefault(entry["name"], []).append(entry)
-    paths, files, commands = {}, [], []
+    paths, number, lacking = {}, 0, []
     for name, of_run in runs.items():
         seed, uniform = of_run[0]["seed"], of_run[0]["uniform"]
         folder = run_folder(args.dataset, config, seed, uniform)
@@ -99,22 +99,21 @@ def checkpoint_paths(
         paths |= {(name, t): checkpoint_path(folder, t) for t in iterations}
         if missing := [str(t) for t in iterations if not paths[name, t].exists()]:
             steps, length = length_of(max(iterations))
-            files.append((len(missing), f"{folder}/{{model{','.join(missing)}}}"))
-            commands.append(
-                f"python {script} --dataset {args.dataset} --seed {seed} {length} "
-                f"--save_every {steps} --custom_saves {','.join(map(str, iterations))}"
+            number += len(missing)
+            lacking.append(
+                f"{folder}/{{model{','.join(missing)}}}. Make them with: python {script} "
+                f"--dataset {args.dataset} --seed {seed} {length} --save_every {steps} "
+                f"--custom_saves {','.join(map(str, iterations))}"
                 + (" --uniform" if uniform else "")
                 + (f" --config {args.config}" if args.config != DEFAULT_CONFIG else "")
                 + (" --overwrite" if folder.exists() else "")
             )
-    if files:
-        grid = f"; all runs of the grid: DATASETS={args.dataset} bash train_runs.sh"
+    if lacking:
+        more = f"; {len(lacking) - 1} more run(s): DATASETS={args.dataset} bash train_runs.sh"
         raise InputError(
-            f"{sum(number for number, _ in files)} checkpoint(s) of "
-            f"{log_config_path(args.dataset)} are missing (to evaluate the existing ones: python "
-            f"eval_dump.py --dataset {args.dataset} --make_log_config --overwrite"
-            f"{grid if len(commands) > 1 else ''}): {'; '.join(path for _, path in files)}. "
-            f"Make them with: {' && '.join(commands)}"
+            f"{number} checkpoint(s) of {log_config_path(args.dataset)} are missing (to evaluate "
+            f"the existing ones: python eval_dump.py --dataset {args.dataset} --make_log_config "
+            f"--overwrite): {lacking[0]}{more if len(lacking) > 1 else ''}"
         )
     return [paths[entry["name"], entry["iteration"]] for entry in entries]
 

@@ -82,12 +82,9 @@ def test_all_missing_checkpoints_are_named_with_the_command(small_set, classific
         "7 checkpoint(s) of configs/small_log.json are missing",
         "seed=20,normal/{model5}",
         "missing (to evaluate the existing ones: python eval_dump.py --dataset small "
-        "--make_log_config --overwrite; all runs of the grid: DATASETS=small bash train_runs.sh): ",
-        "seed=13,normal/{model0,5,11}",
-        "seed=12,uniform/{model0,5,11}",
-        "python train_classifier.py --dataset small --seed 13 --steps 12 --save_every 12 "
-        "--custom_saves 0,5,11",
-        "--seed 12 --steps 12 --save_every 12 --custom_saves 0,5,11 --uniform",
+        "--make_log_config --overwrite): models/small/",
+        "python train_classifier.py --dataset small --seed 20 --steps 12 --save_every 12 "
+        "--custom_saves 0,5,11 --overwrite; 2 more run(s): DATASETS=small bash train_runs.sh",
     )
     assert not (small_set / "outputs").exists()
 
