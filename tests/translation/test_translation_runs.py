@@ -13,7 +13,6 @@ from conftest import (
     SMALL_VOCAB,
     SRC_WORDS,
     TRG_WORDS,
-    assert_refused,
     make_small_pairs,
     refused,
     run_script,
