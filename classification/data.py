@@ -1,6 +1,7 @@
 """Datasets of classification: reading, vocabulary, batches (docs/method.md, section 2)."""
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,108 +109,76 @@ def load_dataset(dataset: str) -> Dataset:
 
     The test words are indexed by the vocabulary of the *train* file, as published.
 
-    Raises InputError for an absent dataset (naming those in data/), malformed JSON, a label that is
-    not 0 or 1, a word index outside the vocabulary, or a split without examples.
+    Raises InputError for an absent dataset (naming those in data/), a malformed file, a split
+    without examples, or a training set of a single class.
     """
-    train_path, test_path = data_paths(dataset)
-    for path in (train_path, test_path):
+    train_path, test_path = paths = data_paths(dataset)
+    for path in paths:
         if not path.exists():
-            raise _absent(dataset, path)
-    words, train_docs, train_labels = _read(train_path)
-    _, test_docs, test_labels = _read(test_path)
-    for path, docs in ((train_path, train_docs), (test_path, test_docs)):
-        _check_indices(path, docs, len(words))
+            there = (p.name.removesuffix("_train.json") for p in Path("data").glob("*_train.json"))
+            own = "--train FILE --test FILE"
+            raise absent_data_error(dataset, path, there, DATASETS, own)
+    content = _read_object(train_path)
+    words = content["vocab"]
+    if not all(isinstance(word, str) and not has_lone_surrogate(word) for word in words):
+        raise InputError(f'data file {train_path}: "vocab" must be a list of words (valid Unicode)')
+    train_docs, train_labels = _read_examples(train_path, content["XY"], len(words))
+    test_docs, test_labels = _read_examples(test_path, _read_object(test_path)["XY"], len(words))
+    if len(np.unique(train_labels)) < 2:
+        raise InputError(f"{train_path} holds a single class: a classifier needs both")
     vectors = _load_vectors(words)
     vocabulary, index = _build_vocabulary(words, train_docs, vectors)
+    digests = sha256(train_path), sha256(test_path), _vectors_checksum(vectors)
     return Dataset(
         name=dataset,
         vocabulary=vocabulary,
         train=Split(_encode(train_docs, index), train_labels),
         test=Split(_encode(test_docs, index), test_labels),
         vectors=vectors,
-        checksum="+".join(
-            digest[:16]
-            for digest in (sha256(train_path), sha256(test_path), _vectors_checksum(vectors))
-        ),
+        checksum="+".join(digest[:16] for digest in digests),
     )
 
 
-def require_both_classes(dataset: Dataset) -> None:
-    """Raise InputError if the training set has a single class."""
-    if len(np.unique(dataset.train.labels)) < 2:
-        raise InputError(
-            f"{data_paths(dataset.name)[0]} holds a single class: a classifier needs both"
-        )
-
-
-def _absent(dataset: str, path: Path) -> InputError:
-    there = (p.name.removesuffix("_train.json") for p in Path("data").glob("*_train.json"))
-    return absent_data_error(dataset, path, there, DATASETS, "--train FILE --test FILE")
-
-
-def _read(path: Path) -> tuple[list[str], Ragged, np.ndarray]:
-    """Words, documents as rows of word indices, labels of one data file."""
+def _read_object(path: Path) -> dict:
     content = read_json(path, "data file")
-    if not isinstance(content, dict) or not {"vocab", "XY"} <= content.keys():
-        raise InputError(f'data file {path} must be a JSON object with the keys "vocab" and "XY"')
-    words, pairs = content["vocab"], content["XY"]
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise InputError(f'data file {path}: "vocab" must be a list of words')
-    if surrogate := next((word for word in words if has_lone_surrogate(word)), None):
-        raise InputError(
-            f'data file {path}: "vocab" holds {surrogate!r}, a lone surrogate (invalid Unicode)'
-        )
-    if not isinstance(pairs, list) or not pairs:
+    keys = ("vocab", "XY")
+    if not isinstance(content, dict) or not all(isinstance(content.get(k), list) for k in keys):
+        raise InputError(f'data file {path} must be a JSON object with lists "vocab" and "XY"')
+    return content
+
+
+def _read_examples(path: Path, pairs: list, num_words: int) -> tuple[Ragged, np.ndarray]:
+    """Documents as rows of word indices, and labels."""
+    if not pairs:
         raise InputError(f'data file {path}: "XY" must be a list of examples, with one at least')
-    labels = np.empty(len(pairs), dtype=np.int64)
     for number, pair in enumerate(pairs):
-        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], list):
+        try:
+            doc, label = pair
+            is_valid = {*map(type, doc)} <= {int} and min(doc, default=0) > -1
+            is_valid = is_valid and max(doc, default=0) < num_words and label in (0, 1)
+        except (TypeError, ValueError):
+            is_valid = False
+        if not is_valid:
             raise InputError(
-                f'data file {path}: "XY" entry {number} must be [[word index, ...], label]'
+                f'data file {path}: "XY" entry {number} must be [[word index, ...], label] with '
+                f"indices below {num_words} and labels 0 or 1, not {str(pair)[:200]}"
             )
-        if isinstance(pair[1], bool) or pair[1] not in (0, 1):
-            raise InputError(
-                f'data file {path}: "XY" entry {number} has the label {pair[1]!r}; '
-                "labels must be 0 or 1"
-            )
-        labels[number] = pair[1]
-    docs = [pair[0] for pair in pairs]
-    flat = [word for doc in docs for word in doc]
-    if not all(type(word) is int for word in flat):
-        raise InputError(f'data file {path}: "XY" holds a word index that is not an integer')
-    try:
-        values = np.array(flat, dtype=np.int64)
-    except OverflowError:
-        raise InputError(f'data file {path}: "XY" holds a word index too large to be one') from None
-    return words, Ragged(values, offsets_of(map(len, docs))), labels
-
-
-def _check_indices(path: Path, docs: Ragged, num_words: int) -> None:
-    outside = np.flatnonzero((docs.values < 0) | (docs.values >= num_words))
-    if len(outside):
-        entry = int(np.searchsorted(docs.offsets, outside[0], side="right")) - 1
-        raise InputError(
-            f'data file {path}: "XY" entry {entry} has the word index {docs.values[outside[0]]}, '
-            f"but the vocabulary of the train file has {num_words} words"
-        )
+    words = np.array([word for doc, _ in pairs for word in doc], dtype=np.int64)
+    labels = np.array([label for _, label in pairs], dtype=np.int64)
+    return Ragged(words, offsets_of(len(doc) for doc, _ in pairs)), labels
 
 
 def _load_vectors(words: list[str]) -> dict[str, np.ndarray]:
     """The vectors of these words; the file may have those of other datasets as well."""
     path = Path("data") / "w2v.pkl"
-    if not path.exists():
-        return {}
-    vectors = load_pickle(path, "word vectors")
-    if not isinstance(vectors, dict):
-        raise InputError(f"word vectors {path} must be a dict word -> vector")
-    known = {word: vectors[word] for word in words if word in vectors}
-    for word, vector in known.items():
-        if not isinstance(vector, np.ndarray) or vector.dtype.kind not in "fi" or vector.ndim != 1:
-            raise InputError(
-                f"word vectors {path}: the vector of {word!r} is not an array of numbers"
-            )
-        if not np.isfinite(vector).all():
-            raise InputError(f"word vectors {path}: the vector of {word!r} is not finite")
+    vectors = load_pickle(path, "word vectors") if path.exists() else {}
+    try:
+        known = {word: vectors[word] for word in words if word in vectors}
+        is_valid = all(v.ndim == 1 and np.isfinite(v).all() for v in known.values())
+    except (AttributeError, TypeError):
+        is_valid = False
+    if not is_valid:
+        raise InputError(f"word vectors {path} must be a dict word -> array of finite numbers")
     return known
 
 
@@ -223,35 +192,19 @@ def _vectors_checksum(vectors: dict[str, np.ndarray]) -> str:
 
 def _build_vocabulary(words: list[str], train: Ragged, vectors) -> tuple[list[str], np.ndarray]:
     """The vocabulary, and (words of the file,) int64: the vocabulary index of each."""
-    # A word listed twice in the file is one word: both entries count for the first.
-    first_entry: dict[str, int] = {}
-    same = np.array([first_entry.setdefault(w, i) for i, w in enumerate(words)], dtype=np.int64)
-    occurrences = same[train.values]
-    counts = np.bincount(occurrences, minlength=len(words))
-    seen, first_seen = np.unique(occurrences, return_index=True)
-    order = seen[np.lexsort((first_seen, -counts[seen]))]
-    known = [
-        i for i in order
-        if (counts[i] > _RARE or words[i] in vectors) and words[i] not in SPECIALS
-    ]  # fmt: skip
-    index = np.full(len(words), UNK, dtype=np.int64)
-    index[known] = np.arange(len(SPECIALS), len(SPECIALS) + len(known))
-    for special_id, special in enumerate(SPECIALS):  # a word with this spelling is not counted
-        if special in first_entry:
-            index[first_entry[special]] = special_id
-    return [*SPECIALS, *(words[i] for i in known)], index[same]
+    counts = Counter(map(words.__getitem__, train.values.tolist()))
+    known = [word for word, count in counts.most_common() if count > _RARE or word in vectors]
+    # A word with the spelling of a special is not counted.
+    vocabulary = [*SPECIALS, *(word for word in known if word not in SPECIALS)]
+    index = {word: number for number, word in enumerate(vocabulary)}
+    return vocabulary, np.array([index.get(word, UNK) for word in words], dtype=np.int64)
 
 
 def _encode(docs: Ragged, index: np.ndarray) -> Ragged:
     """Documents with vocabulary indices between <bos> and <eos>."""
-    offsets = docs.offsets + 2 * np.arange(len(docs.offsets))
-    values = np.empty(offsets[-1], dtype=np.int64)
-    values[offsets[:-1]] = BOS
-    values[offsets[1:] - 1] = EOS
-    inner = np.ones(len(values), dtype=bool)
-    inner[offsets[:-1]] = inner[offsets[1:] - 1] = False
-    values[inner] = index[docs.values]
-    return Ragged(values, offsets)
+    edges = np.column_stack([docs.offsets[:-1], docs.offsets[1:]]).ravel()
+    values = np.insert(index[docs.values], edges, np.tile([BOS, EOS], len(docs)))
+    return Ragged(values, docs.offsets + 2 * np.arange(len(docs.offsets)))
 
 
 def eval_batches(split: Split) -> list[np.ndarray]:

@@ -13,7 +13,7 @@ import argparse
 
 import numpy as np
 import torch
-from data import Split, canonical_name, load_dataset, require_both_classes
+from data import Split, canonical_name, load_dataset
 from torch.nn import functional as F
 
 from attention_dynamics.cli import RunError, count, run_script, script_parser
@@ -86,7 +86,6 @@ def main(argv=None) -> None:
     args = parse_args(argv)
     args.dataset = canonical_name(args.dataset)
     dataset = load_dataset(args.dataset)
-    require_both_classes(dataset)
     val = dataset.test.take(range(min(args.test_set_size, len(dataset.test))))
     path, vocab = embedding_beta_path(args.dataset, args.embed_dim), len(dataset.vocabulary)
     try:

@@ -15,7 +15,7 @@ import sys
 import warnings
 
 import numpy as np
-from data import Split, canonical_name, load_dataset, require_both_classes
+from data import Split, canonical_name, load_dataset
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -85,7 +85,6 @@ def main(argv=None) -> None:
     args.dataset = canonical_name(args.dataset)
 
     dataset = load_dataset(args.dataset)
-    require_both_classes(dataset)
     settings = {
         "dataset": args.dataset,
         "data": dataset.checksum,

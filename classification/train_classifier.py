@@ -26,7 +26,6 @@ from data import (
     canonical_name,
     eval_batches,
     load_dataset,
-    require_both_classes,
 )
 from models import CONFIG_KEYS, AttentionClassifier
 from torch.nn import functional as F
@@ -186,7 +185,6 @@ def main(argv=None) -> None:
 
     config = read_config(args.config, CONFIG_KEYS)
     dataset = load_dataset(args.dataset)
-    require_both_classes(dataset)
     test = dataset.test.take(range(min(args.test_set_size, len(dataset.test))))
 
     model = AttentionClassifier(len(dataset.vocabulary), config, args.uniform)
