@@ -40,12 +40,9 @@ TARGETS = {("fp32", "cpu"): 2.0, ("bf16", "cpu"): 4.0, ("fp32", "cuda"): 10.0, (
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = section_parser(__doc__, ("fp32", "bf16"), rounds=False)
-    parser.add_argument(
-        "--seeds", type=count, default=20, help="number of seeds (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--steps", type=count, default=200, help="number of updates (default: %(default)s)"
-    )
+    for name, default, meaning in (("seeds", 20, "seeds"), ("steps", 200, "updates")):
+        text = f"number of {meaning} (default: %(default)s)"
+        parser.add_argument(f"--{name}", type=count, default=default, help=text)
     add_jobs_option(parser)
     args = parse_sections(parser, "copying", argv)
     args.jobs = args.jobs or default_jobs(args.device.type)
@@ -92,10 +89,11 @@ def main(argv=None) -> None:
         if precision == "fp32":
             first = [[history[0]["loss"] for history in side] for side in (plain, histories)]
             np.testing.assert_allclose(*first, rtol=1e-5)
-        what = f"{args.seeds} seeds x {args.steps} steps"
-        name = f"{ours.seq_length} of {ours.num_vocab}"
-        target = TARGETS[precision, device.type]
-        rows = [compared(name, what, "s", times, our_times, target)]
+        what, name = (
+            f"{args.seeds} seeds x {args.steps} steps",
+            f"{ours.seq_length} of {ours.num_vocab}",
+        )
+        rows = [compared(name, what, "s", times, our_times, TARGETS[precision, device.type])]
         if args.out is not None:
             add_results(args.out, precision, facts, rows)
         print(f"\n{precision}\n{format_table(rows)}", flush=True)

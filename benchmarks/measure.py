@@ -57,26 +57,17 @@ def section_parser(
 ) -> argparse.ArgumentParser:
     """A parser with the options of every benchmark; :func:`parse_sections` reads them.
 
-    Args:
-        description: docstring of the script.
-        sections: names of the sections, for ``--only``.
-        rounds: whether to add ``--rounds`` and ``--threads``.
+    The benchmark has these ``sections``; without ``rounds`` it times once, on its own threads.
     """
     parser = script_parser(description)
+    sections = list(sections)
     parser.add_argument(
-        "--only",
-        nargs="+",
-        choices=list(sections),
-        default=list(sections),
-        help="sections to run (default: all)",
+        "--only", nargs="+", choices=sections, default=sections, help="sections (default: all)"
     )
-    if rounds:
-        parser.add_argument(
-            "--rounds", type=count, default=5, help="number of timings (default: %(default)s)"
-        )
-        parser.add_argument(
-            "--threads", type=count, default=1, help="CPU threads (default: %(default)s)"
-        )
+    numbers = (("rounds", 5, "number of timings"), ("threads", 1, "CPU threads"))
+    for name, default, meaning in numbers if rounds else ():
+        text = f"{meaning} (default: %(default)s)"
+        parser.add_argument(f"--{name}", type=count, default=default, help=text)
     parser.add_argument(
         "--device",
         choices=("cpu", "cuda"),
@@ -91,7 +82,6 @@ def section_parser(
     parser.add_argument(
         "--out",
         type=Path,
-        default=None,
         help="results file, in which other sections are kept (default: "
         "benchmarks/results/{benchmark}.json, on cuda {benchmark}_cuda.json; none with --quick)",
     )
@@ -126,17 +116,6 @@ def time_interleaved(functions: list[Callable], rounds: int) -> list[float]:
     return [statistics.median(times) for times in seconds]
 
 
-def flops_of(function: Callable) -> int:
-    """Floating-point operations of the matrix products of ``function()``."""
-    in_place = {torch.ops.aten.addmm_: lambda _, left, right, **_more: 2 * right[1] * prod(left)}
-    with (
-        sdpa_kernel(SDPBackend.MATH),  # the products of a fused kernel are not counted
-        FlopCounterMode(display=False, custom_mapping=in_place) as counter,
-    ):
-        function()
-    return counter.get_total_flops()
-
-
 def matmul_floor(function: Callable, device: torch.device) -> float | None:
     """Seconds that the matrix products of ``function()`` alone take on this CPU, else None.
 
@@ -144,10 +123,15 @@ def matmul_floor(function: Callable, device: torch.device) -> float | None:
     """
     if device.type != "cpu":
         return None
-    size = 1024
-    left, right = torch.rand(size, size), torch.rand(size, size)
+    in_place = {torch.ops.aten.addmm_: lambda _, left, right, **_more: 2 * right[1] * prod(left)}
+    with (
+        sdpa_kernel(SDPBackend.MATH),  # the products of a fused kernel are not counted
+        FlopCounterMode(display=False, custom_mapping=in_place) as counter,
+    ):
+        function()
+    left, right = torch.rand(1024, 1024), torch.rand(1024, 1024)
     seconds = min(timeit.repeat(lambda: left @ right, number=1, repeat=10))
-    return flops_of(function) * seconds / (2 * size**3)
+    return counter.get_total_flops() * seconds / (2 * 1024**3)
 
 
 def in_process(function: Callable, *args):
@@ -160,17 +144,17 @@ def compared(
     workload: str,
     what: str,
     unit: str,
-    reference: float,
+    reference: float | None,
     ours: float,
     at_least: float | None,
     floor: float | None = None,
 ):
     """A row of the result table: both sides, their ratio, and whether it reaches ``at_least``.
 
-    ``floor`` is what a part that no side can leave out takes alone: the row then says which ratio
-    would be reached if there were nothing else.
+    ``floor`` is the time of a part that no side can leave out: the row then says which ratio would
+    be reached if there were nothing else.
     """
-    ratio = reference / ours
+    ratio = None if reference is None else reference / ours
     return {
         "workload": workload,
         "what": what,
@@ -186,29 +170,24 @@ def compared(
 
 def bounded(workload: str, what: str, unit: str, ours: float, below: float | None):
     """A row without a reference: a value that must stay below a bound, if there is one."""
-    return {
-        "workload": workload,
-        "what": what,
-        "unit": unit,
-        "reference": None,
-        "ours": ours,
-        "ratio": None,
-        "target": None if below is None else f"< {below:g} {unit}".rstrip(),
-        "met": None if below is None else ours < below,
-    }
+    row = compared(workload, what, unit, None, ours, None)
+    if below is None:
+        return row
+    return {**row, "target": f"< {below:g} {unit}".rstrip(), "met": ours < below}
 
 
 def resume_rows(workload: str, model, loss_of: Callable, steps: int, every: int) -> list[dict]:
-    """What it costs a training step that the run can be stopped and go on, at ``--save_every``.
+    """The cost of a run that can be interrupted and resumed, per training step with Adam.
 
     Args:
         workload: shown in the table.
-        model: it is trained, with Adam.
+        model: model to train.
         loss_of: number of the step -> the loss of its batch.
-        steps: that are timed, with and without in turn.
+        steps: number of timed steps, interleaved with plain ones.
         every: steps between training states.
     """
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    seconds: dict[str, list[float]] = {"plain": [], "watched": [], "state": []}
 
     def train(step: int, watched: Callable = lambda loss: loss) -> None:
         loss = watched(loss_of(step))
@@ -216,54 +195,39 @@ def resume_rows(workload: str, model, loss_of: Callable, steps: int, every: int)
         loss.backward()
         optimizer.step()
 
-    seconds: dict[str, list[float]] = {"plain": [], "watched": [], "state": []}
+    def train_watched(step: int) -> None:
+        with training.update():
+            train(step, training.check_finite)
+
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "state"
         with Training(path, {}, model, optimizer, every) as training:
-            for step in range(2 * steps + 4):
+            tasks = [("plain", train), ("watched", train_watched)] * (steps + 2)
+            tasks += [("state", lambda _: training.write())] * 7
+            for number, (kind, task) in enumerate(tasks):
                 begun = time.perf_counter()
-                if step % 2:
-                    train(step // 2)
-                else:
-                    with training.update():
-                        train(step // 2, training.check_finite)
-                kind = "plain" if step % 2 else "watched"
-                if step >= 4:  # the first ones make the optimizer's buffers
+                task(number // 2)
+                if number >= 4:  # the first ones make the optimizer's buffers
                     seconds[kind].append(time.perf_counter() - begun)
-            for _ in range(7):
-                begun = time.perf_counter()
-                training.write()
-                seconds["state"].append(time.perf_counter() - begun)
         size = path.stat().st_size / 1e6
     plain, watched, state = (statistics.median(times) for times in seconds.values())
+    checks = "signals and finite checks: extra time per step (fraction)"
+    states = f"a state every {every} steps: extra time (fraction)"
     return [
         bounded(workload, "training step", "s", plain, None),
         bounded(workload, "training state, written", "MB", size, None),
         bounded(workload, "training state, written", "s", state, None),
-        bounded(
-            workload,
-            "signals and finite checks: extra time per step (fraction)",
-            "",
-            watched / plain - 1,
-            None,
-        ),
-        bounded(
-            workload,
-            f"a state every {every} steps: extra time (fraction)",
-            "",
-            state / every / plain,
-            0.02,
-        ),
+        bounded(workload, checks, "", watched / plain - 1, None),
+        bounded(workload, states, "", state / every / plain, 0.02),
     ]
 
 
 def machine_facts(threads: int) -> dict:
     """Processor, cores, versions, threads: what a measured time belongs to."""
-    model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-        model = names[0].split(":", 1)[1].strip() if names else model
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    model = names[0] if names else platform.processor() or platform.machine()
     return {
         "cpu": model,
         "cores": os.cpu_count(),
@@ -288,20 +252,15 @@ def _merged(old: object, new: object) -> object:
 
 
 def add_results(path: Path, section: str, facts: dict, rows: list[dict]) -> None:
-    """Put the rows of one section into the results at ``path``; other sections stay as they are."""
+    """Put the rows of one section into the results at ``path`` and their page, a .md file."""
     results = read_json(path, "benchmark results") if path.exists() else {}
-    results = {**results, section: {**facts, "rows": rows}}
+    results[section] = {**facts, "rows": rows}
     write_json(path, results)
-    write_text(path.with_suffix(".md"), _markdown(results))
-
-
-def _markdown(results: dict) -> str:
-    """The results as a page: a table and its machine for each section."""
     blocks = ["# Benchmarks\n\nRatio: seconds (or GB) of the plain reference / ours.\n"]
-    for section, content in results.items():
+    for name, content in results.items():
         facts = ", ".join(f"{key} {value}" for key, value in content.items() if key != "rows")
-        blocks.append(f"## {section}\n\n{format_table(content['rows'], 'markdown')}\n\n{facts}\n")
-    return "\n".join(blocks)
+        blocks.append(f"## {name}\n\n{format_table(content['rows'], 'markdown')}\n\n{facts}\n")
+    write_text(path.with_suffix(".md"), "\n".join(blocks))
 
 
 def run_sections(args, sections: dict[str, Callable]) -> None:
