@@ -10,12 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from arguments import DataArguments, LayoutArguments, ModelArguments, TokenArguments
-from glue import load_sequence_task
+from arguments import DataArguments, LayoutArguments
 from metrics import IGNORED
-from readers import Split, Task
-from token_tasks import load_token_task
-from torch.nn.utils.rnn import pad_sequence
+from readers import Task
 
 from attention_dynamics.cli import InputError
 
@@ -70,82 +67,52 @@ def _separators(ids: Sequence[int], sep_id: int | None) -> tuple[int, int]:
     return positions[0], positions[-1]
 
 
-def sequence_datasets(
-    tokenizer,
-    model: ModelArguments,
-    data: DataArguments,
-    layout: LayoutArguments,
-    splits: list[str],
-) -> tuple[Task, dict[str, list[Example]]]:
-    """The task of sentences on the command line, and its encoded splits by name."""
-    task = load_sequence_task(data, model.cache_dir, splits)
-    return task, {
-        name: encode_sequences(split, tokenizer, data, layout, data.max_samples(name))
-        for name, split in task.splits.items()
-    }
-
-
-def token_datasets(
-    tokenizer,
-    model: ModelArguments,
-    data: DataArguments,
-    layout: LayoutArguments,
-    tokens: TokenArguments,
-    splits: list[str],
-) -> tuple[Task, dict[str, list[Example]]]:
-    """The task of labeled words on the command line, and its encoded splits by name."""
-    task = load_token_task(data, tokens, model.cache_dir, splits)
-    options = tokenizer, data, layout, tokens.label_all_tokens
-    return task, {
-        name: encode_tokens(task.splits[name], task.labels, *options, data.max_samples(name))
-        for name in splits
-    }
-
-
 def encode_sequences(
-    split: Split, tokenizer, data: DataArguments, layout: LayoutArguments, most: int | None = None
-) -> list[Example]:
-    """Encode the first ``most`` examples of a split of sentences.
+    task: Task, tokenizer, data: DataArguments, layout: LayoutArguments
+) -> dict[str, list[Example]]:
+    """Encode the splits of a task of sentences; of a pair, the longer sentence is cut first.
 
-    Of a pair, the longer sentence is cut first. Raises InputError for a length that the tokenizer
-    does not support.
+    Raises InputError for a length that the tokenizer does not support.
     """
-    texts = list(map(list, zip(*split.texts[:most], strict=True)))
-    encoding = _tokenize(tokenizer, data, *texts)
-    examples = _lay_out(encoding, sequence_layout, tokenizer, data, layout)
-    for example, label in zip(examples, split.labels or (), strict=False):
-        example["labels"] = label
-    return examples
+    encoded = {}
+    for name, (texts, labels) in task.splits.items():
+        columns = zip(*texts[: data.max_samples(name)], strict=True)
+        encoding = _tokenize(tokenizer, data, *map(list, columns))
+        encoded[name] = _lay_out(encoding, sequence_layout, tokenizer, data, layout)
+        for example, label in zip(encoded[name], labels or (), strict=False):
+            example["labels"] = label
+    return encoded
 
 
 def encode_tokens(
-    split: Split,
-    names: Sequence[str],
+    task: Task,
     tokenizer,
     data: DataArguments,
     layout: LayoutArguments,
     label_all_tokens: bool = False,
-    most: int | None = None,
-) -> list[Example]:
-    """Encode the first ``most`` examples of a split of labeled words, with a label per token.
+) -> dict[str, list[Example]]:
+    """Encode the splits of a task of labeled words, with a label per token.
 
     Prints how many words are lost, since they are beyond the length or have no tokens.
     """
-    words, numbers = split.texts[:most], {name: number for number, name in enumerate(names)}
-    encoding = _tokenize(tokenizer, data, words, is_split_into_words=True)
-    word_ids = [encoding.word_ids(index) for index in range(len(words))]
-    encoding["labels"] = [
-        align_labels(tags, ids, label_all_tokens, numbers)
-        for tags, ids in zip(split.labels, word_ids, strict=False)
-    ]
-    total = sum(map(len, words))
-    if lost := total - sum(len({*ids} - {None}) for ids in word_ids):
-        print(
-            f"note: {lost} of {total} words are beyond --max_seq_length {data.max_seq_length} or "
-            "have no tokens: they are neither trained on nor scored",
-            file=sys.stderr,
-        )
-    return _lay_out(encoding, token_layout, tokenizer, data, layout)
+    encoded, numbers = {}, {name: number for number, name in enumerate(task.labels)}
+    for name, (texts, labels) in task.splits.items():
+        words = texts[: data.max_samples(name)]
+        encoding = _tokenize(tokenizer, data, words, is_split_into_words=True)
+        word_ids = [encoding.word_ids(index) for index in range(len(words))]
+        encoding["labels"] = [
+            align_labels(row, ids, label_all_tokens, numbers)
+            for row, ids in zip(labels, word_ids, strict=False)
+        ]
+        encoded[name] = _lay_out(encoding, token_layout, tokenizer, data, layout)
+        total = sum(map(len, words))
+        if lost := total - sum(len({*ids} - {None}) for ids in word_ids):
+            print(
+                f"note: {lost} of {total} words are beyond --max_seq_length {data.max_seq_length} "
+                "or have no tokens: they are neither trained on nor scored",
+                file=sys.stderr,
+            )
+    return encoded
 
 
 def align_labels(
@@ -231,13 +198,17 @@ class Collator:
 
     def __call__(self, examples: list[dict]) -> dict[str, torch.Tensor]:
         """``(batch, len)`` per column; labels of sequences ``(batch,)``."""
-        batch, padding = {}, {"input_ids": self.pad_id, "labels": IGNORED}
+        batch = {}
         for name in examples[0]:
-            values = [torch.as_tensor(example[name]) for example in examples]
-            if values[0].ndim:
-                batch[name] = pad_sequence(values, True, padding.get(name, 0)).long()
-            else:
-                batch[name] = torch.stack(values)
+            values = [example[name] for example in examples]
+            if np.ndim(values[0]) == 0:
+                batch[name] = torch.tensor(values)
+                continue
+            filler = self.pad_id if name == "input_ids" else _COLUMNS[name][0]
+            table = np.full((len(values), max(map(len, values))), filler, dtype=np.int64)
+            for row, value in zip(table, values, strict=True):
+                row[: len(value)] = value
+            batch[name] = torch.from_numpy(table)
         positions = batch["attention_mask"].any(0).nonzero()[:, 0]
         if self.drop_unused_positions and len(positions) < batch["attention_mask"].shape[1]:
             for name, value in batch.items():

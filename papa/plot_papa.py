@@ -185,31 +185,23 @@ def read_heads(folder: Path, experiment: Experiment) -> tuple[Order | None, Cons
 
     Raises InputError for an order or constants of another model or length than the runs.
     """
-    order, constants, shapes = None, None, {}
+    order, constants, found = None, None, {}
     if (folder / "sorted").is_dir():
         lambdas = load_lambdas(folder / "sorted")
-        heads = [tuple(pair) for pair in load_order(folder / "sorted", *lambdas.shape)]
-        order = Order(lambdas, heads)
-        if any(np.diff([lambdas[head] for head in heads]) < 0):
-            raise InputError(
-                f"{folder}: lambdas.npy and sorted_heads.json do not match; recreate them"
-            )
-        shapes["sorted: heads"] = experiment.num_heads, lambdas.size
+        heads = load_order(folder / "sorted", *lambdas.shape)
+        order = Order(lambdas, [tuple(head) for head in heads])
+        found["sorted"] = lambdas.size, experiment.max_seq_length
     if (folder / "constants").is_dir():
         averages = load_averages(folder / "constants").numpy()
         patterns = load_tensor(folder / "constants" / PATTERNS, 2).numpy()
         constants = Constants(averages, np.flatnonzero(patterns.diagonal() > 0))
-        in_all = averages.shape[:2]
-        shapes["constants: heads"] = experiment.num_heads, math.prod(in_all)
-        shapes["constants: layers and heads"] = order.lambdas.shape if order else in_all, in_all
-        length = (experiment.max_seq_length,) * 2
-        shapes |= {"constants: length": (length, averages.shape[2:])}
-        shapes |= {f"constants/{PATTERNS}: length": (length, patterns.shape)}
-    for name, (expected, got) in shapes.items():
-        if expected != got:
+        found["constants"] = math.prod(averages.shape[:2]), averages.shape[2]
+    expected = experiment.num_heads, experiment.max_seq_length
+    for name, got in found.items():
+        if got != expected:
             raise InputError(
-                f"{folder}/{name} of another model or --max_seq_length than results/ (expected "
-                f"{expected}, got {got}); recreate it"
+                f"{folder / name}: not of the same model and --max_seq_length as results/ "
+                f"(expected {expected}, got {got}); recreate it"
             )
     return order, constants
 

@@ -22,9 +22,9 @@ import functools
 from pathlib import Path
 
 import arguments
-from data import sequence_datasets
+from data import encode_sequences
 from encoders import open_encoder
-from glue import SUBMITS_NAMES
+from glue import SUBMITS_NAMES, load_sequence_task
 from metrics import metrics
 from readers import Task
 from training import run
@@ -63,15 +63,13 @@ def main(argv=None) -> None:
     options = parse_args(argv)
     set_seed(options.trainer.seed)
     encoder = open_encoder(options.model)
-    task, datasets = sequence_datasets(
-        encoder.tokenizer, options.model, options.data, options.layout, options.splits
-    )
+    task = load_sequence_task(options.data, options.model.cache_dir, options.splits)
     run(
         "sequence",
         task.name or "own",
         task.labels,
         encoder,
-        datasets,
+        encode_sequences(task, encoder.tokenizer, options.data, options.layout),
         functools.partial(metrics, task.name),
         options,
         functools.partial(write_predictions, Path(options.trainer.output_dir), task),

@@ -11,8 +11,9 @@ attention_patterns_sums.pt (L, L), all float32, and about.json.
 
 import arguments
 from constants import make_constants
-from data import sequence_datasets
+from data import encode_sequences
 from encoders import open_encoder
+from glue import load_sequence_task
 
 from attention_dynamics.cli import run_script
 from attention_dynamics.device import set_seed
@@ -26,7 +27,8 @@ def main(argv=None) -> None:
     model, data, layout, args = parse_args(argv)
     set_seed(args.seed)
     encoder = open_encoder(model)
-    _, datasets = sequence_datasets(encoder.tokenizer, model, data, layout, ["train"])
+    task = load_sequence_task(data, model.cache_dir, ["train"])
+    datasets = encode_sequences(task, encoder.tokenizer, data, layout)
     make_constants(encoder, "sequence", datasets["train"], data, layout, args)
 
 

@@ -23,9 +23,10 @@ import functools
 from pathlib import Path
 
 import arguments
-from data import token_datasets
+from data import encode_tokens
 from encoders import open_encoder
 from metrics import IGNORED, token_metrics
+from token_tasks import load_token_task
 from training import run
 from transformers.trainer_utils import PredictionOutput
 
@@ -55,8 +56,9 @@ def main(argv=None) -> None:
     options, tokens = parse_args(argv)
     set_seed(options.trainer.seed)
     encoder = open_encoder(options.model)
-    task, datasets = token_datasets(
-        encoder.tokenizer, options.model, options.data, options.layout, tokens, options.splits
+    task = load_token_task(options.data, tokens, options.model.cache_dir, options.splits)
+    datasets = encode_tokens(
+        task, encoder.tokenizer, options.data, options.layout, tokens.label_all_tokens
     )
     run(
         "token",

@@ -11,8 +11,9 @@ attention_patterns_sums.pt (L, L), all float32, and about.json.
 
 import arguments
 from constants import make_constants
-from data import token_datasets
+from data import encode_tokens
 from encoders import open_encoder
+from token_tasks import load_token_task
 
 from attention_dynamics.cli import run_script
 from attention_dynamics.device import set_seed
@@ -26,7 +27,8 @@ def main(argv=None) -> None:
     model, data, layout, args, tokens = parse_args(argv)
     set_seed(args.seed)
     encoder = open_encoder(model)
-    _, datasets = token_datasets(encoder.tokenizer, model, data, layout, tokens, ["train"])
+    task = load_token_task(data, tokens, model.cache_dir, ["train"])
+    datasets = encode_tokens(task, encoder.tokenizer, data, layout, tokens.label_all_tokens)
     make_constants(encoder, "token", datasets["train"], data, layout, args)
 
 

@@ -65,7 +65,7 @@ def load_token_task(
             if unknown := {*row} - {*names}:
                 place = f"sentence {number} of {tables[split].where}"
                 raise readers.unknown_label(place, min(unknown), names)
-    return Task(name, names, read)
+    return Task(name, names, {split: read[split] for split in splits})
 
 
 def _columns(table: Table, task_name: str, tokens: TokenArguments) -> tuple[str, str]:

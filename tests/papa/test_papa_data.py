@@ -44,16 +44,16 @@ def roberta():
 
 @pytest.fixture
 def encode(papa):
-    """A function (texts, labels, tokenizer, length, options) -> {column: rows}, both kinds."""
+    """A function that encodes texts (tuples: sentences; lists: words) and returns the examples."""
 
     def encode(texts, labels, tokenizer, length, papa_layout=True, published=False, **options):
-        pad = options.pop("pad", True)
-        data = papa.arguments.DataArguments(max_seq_length=length, pad_to_max_length=pad)
         layout = papa.arguments.LayoutArguments(papa_layout, published)
-        split = papa.readers.Split(texts, labels)
-        if isinstance(texts[0], tuple):
-            return papa.data.encode_sequences(split, tokenizer, data, layout, **options)
-        return papa.data.encode_tokens(split, LABELS, tokenizer, data, layout, **options)
+        all_tokens = {key: options.pop(key) for key in ("label_all_tokens",) if key in options}
+        data = papa.arguments.DataArguments(max_seq_length=length, **options)
+        task = papa.readers.Task(None, LABELS, {"train": papa.readers.Split(texts, labels)})
+        of_words = isinstance(texts[0], list)
+        encode = papa.data.encode_tokens if of_words else papa.data.encode_sequences
+        return encode(task, tokenizer, data, layout, **all_tokens)["train"]
 
     return encode
 
@@ -160,9 +160,9 @@ def test_encode_sequences(encode, bert):
     assert rows_of(encoded, "attention_mask")[1] == [1, 0, 0, 0, 0, 0, 0, 1]
     assert rows_of(encoded, "token_type_ids") == [[0] * 8] * 3
     assert [example["labels"] for example in encoded] == [1, 0, 1]
-    plain = encode(*split, bert, 8, papa_layout=False, most=2)
+    plain = encode(*split, bert, 8, papa_layout=False, max_train_samples=2)
     assert rows_of(plain, "input_ids") == [[1, 4, 5, 6, 7, 2, 0, 0], [1, 2, 0, 0, 0, 0, 0, 0]]
-    free = encode(split[0], None, bert, 5, papa_layout=False, pad=False)
+    free = encode(split[0], None, bert, 5, papa_layout=False, pad_to_max_length=False)
     assert rows_of(free, "input_ids") == [[1, 4, 5, 6, 2], [1, 2], [1, 9, 8, 5, 2]]
     assert set(free[0]) == {"input_ids", "attention_mask", "token_type_ids"}
 
@@ -227,7 +227,9 @@ def test_encode_refuses_impossible_lengths_and_tokenizers(encode, bert):
 
 
 def test_collator_pads_to_the_longest(papa, encode, bert):
-    encoded = encode([("the dog",), ("cat",)], [1, 0], bert, 8, papa_layout=False, pad=False)
+    encoded = encode(
+        [("the dog",), ("cat",)], [1, 0], bert, 8, papa_layout=False, pad_to_max_length=False
+    )
     batch = papa.data.Collator(pad_id=8)(encoded)
     assert batch["input_ids"].tolist() == [[1, 4, 5, 2], [1, 9, 2, 8]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
