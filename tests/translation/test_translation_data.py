@@ -2,7 +2,7 @@
 
 import json
 import re
-import tarfile
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -85,9 +85,7 @@ def test_prepare_multi30k(prepare, folder, form):
     place = folder / "task1" / "raw"
     write_splits(place, suffix=".gz" if form == "gz" else "")
     if form == "archive":
-        with tarfile.open(folder / "task1.tgz", "w:gz") as archive:
-            archive.add(place, "task1/raw")
-        place = folder / "task1.tgz"
+        place = shutil.make_archive(str(place), "gztar", folder, "task1")
     assert prepare("multi30k", "--source", place) == EXPECTED
     assert (folder / "data/multi30k/val.de").read_text() == lines(text("de", 20, 60))
     assert sorted(path.name for path in (folder / "data/multi30k").iterdir()) == [
@@ -231,15 +229,12 @@ def test_prepare_own_files(prepare, own, folder, translation, capsys):
         "split": "val", "side": "en", "pairs": 20, "min pieces": lengths.min(),
         "mean": round(lengths.mean(), 3), "median": np.median(lengths), "max": lengths.max(),
     }  # fmt: skip
-    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["pieces", "in", "the", "vocabulary", "40"] in printed
-    assert any(cells[:3] == ["val", "en", "20"] for cells in printed)
+    assert re.search(r"pieces in the vocabulary +40\n", capsys.readouterr().out)
 
 
 def test_prepare_own_files_without_validation(prepare, own):
     options = own[: own.index("--val")]
-    pairs = prepare("mine", *options, "--val_size", 5)
-    assert [len(pairs["train"]), len(pairs["val"])] == [55, 5]
+    assert [*map(len, prepare("mine", *options, "--val_size", 5).values())] == [55, 5]
     with pytest.raises(InputError, match="--val_size 2,000 leaves no training pair: there are 60"):
         prepare("other", *options)
 
@@ -414,17 +409,9 @@ def test_prepare_names_the_mistake_of_own_files(prepare, folder, files, message)
         ("--dataset multi30k --source a --download", "--source and --download exclude each other"),
         ("--dataset mine --val a b", "--val goes with --train"),
         ("--dataset mine --train a b", "mine needs two different --src_lang and --trg_lang"),
-        (
-            "--dataset mine --train a b --src_lang x --trg_lang x",
-            "mine needs two different --src_lang and --trg_lang",
-        ),
-        (
-            "--dataset multi30k --source a --src_lang de",
-            "--src_lang and --trg_lang are of a new dataset, not multi30k",
-        ),
+        ("--dataset multi30k --source a --src_lang de", "are of a new dataset, not multi30k"),
         ("--source a", "--dataset toy is generated and takes no --source"),
         ("--dataset iwslt14 --download", "no repository of iwslt14 is known"),
-        ("--dataset multi30k --source a --revision x", "--revision goes with --download"),
         ("--repository x", "--repository and --configuration go with --download"),
         ("--val_size 5", "--val_size: the validation split of toy is not drawn"),
     ],
@@ -480,27 +467,18 @@ def test_toy_pairs_are_translations_and_links_are_true(toys):
         for split, size in (("train", 3000), ("val", 300)):
             assert len(toy.pairs[split]) == len(toy.links[split]) == size
             for (src, trg), links in zip(toy.pairs[split], toy.links[split], strict=True):
-                assert min(len(src), len(trg)) >= 4
-                assert max(len(src), len(trg)) <= 14
+                assert min(len(src), len(trg)) >= 4 and max(len(src), len(trg)) <= 14
                 assert [place for _, place in links] == [*range(len(trg))]
                 for place, word in enumerate(src):
-                    linked = [trg[t] for s, t in links if s == place]
-                    assert linked == toy.dictionary[word]
+                    assert [trg[t] for s, t in links if s == place] == toy.dictionary[word]
         sentences = [tuple(src) for pairs in toy.pairs.values() for src, _ in pairs]
         assert len(set(sentences)) == 3300
-
-
-def test_toy_statistics(toys, translation):
-    """Words move, some become two, some none; languages share no word; a seed is a language."""
-    toy = toys[0]
-    lengths = {word: len(words) for word, words in toy.dictionary.items()}
-    counts = np.bincount([*lengths.values()])
-    # 3 auxiliaries; a quarter of 60 verbs and a tenth of 150 nouns.
-    assert counts.tolist() == [3, 262, 30]
-    assert not {*toy.dictionary} & {w for words in toy.dictionary.values() for w in words}
-    moved = np.mean([s != t for links in toy.links["train"] for s, t in links])
-    # Measured: 0.80 to 0.82 with the seeds 0 to 5.
-    assert moved == pytest.approx(0.81, abs=0.02)
+        # Some words become two, auxiliaries none: 3 of them; 1/4 of 60 verbs, 1/10 of 150 nouns.
+        assert np.bincount([*map(len, toy.dictionary.values())]).tolist() == [3, 262, 30]
+        assert not {*toy.dictionary} & {w for words in toy.dictionary.values() for w in words}
+        # 0.80 to 0.82 with the seeds 0 to 5.
+        moved = np.mean([s != t for links in toy.links["train"] for s, t in links])
+        assert moved == pytest.approx(0.81, abs=0.02)
     assert toys[0].dictionary != toys[1].dictionary
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from attention_dynamics.analysis.logs import load_logs
-from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.storage.pickles import load_pickle
 
 DATASET = "news_commentary_v14_en_nl"
@@ -90,35 +89,7 @@ def test_the_reference_gives_every_score(golden_logs, plain_translation, name, i
         assert perplexity == pytest.approx(wanted, **PERPLEXITY)
 
 
-@pytest.mark.parametrize("name", ["normal_A", "uniform"])
-def test_the_reference_finds_every_hypothesis(golden_beam, translation, plain_translation, name):
-    golden = golden_beam[f"seed={SEEDS[name]}"]
-    model = plain_model(plain_translation, name, golden["iteration"])
-    pieces = translation.data.load_pieces(translation.data.layout_of(DATASET).pieces)
-    for sentence, hypothesis in zip(golden["source"], golden["beam5"], strict=True):
-        src = pieces.encode(sentence, add_bos=True, add_eos=True)
-        assert pieces.decode(plain_translation.beam_search(model, src)) == hypothesis
-
-
 # --- ours ---
-
-
-@pytest.mark.parametrize(("name", "iteration"), CHECKPOINTS)
-def test_score_batch_gives_every_score(golden_logs, translation, name, iteration):
-    """Of all sentences in one batch; α, β and Δ, and the measures of the same pass."""
-    model = our_model(translation, name, iteration)
-    examples = golden_logs["data"]
-    pairs = translation.data.Pairs(
-        Ragged.from_rows([example["src"] for example in examples]),
-        Ragged.from_rows([example["trg"] for example in examples]),
-        [""] * len(examples),
-    )
-    batch = pairs.batch(np.arange(len(examples)))
-    output = translation.scores.score_batch(model, batch, with_grad=name == "normal_A")
-    for kind in ("alpha", "beta", "grad") if name == "normal_A" else ("alpha", "beta"):
-        golden = np.concatenate([np.ravel(one[name, iteration, kind]) for one in examples])
-        assert_scores(getattr(output, kind).numpy(), golden, kind)
-    assert name == "normal_A" or output.grad is None
 
 
 @pytest.fixture(scope="module")
@@ -224,16 +195,3 @@ def test_the_statistics(dumped, translation, monkeypatch, tmp_path, logs):
                 np.testing.assert_allclose(
                     ours, value, rtol=0, atol=tolerance, err_msg=f"{key} {name}"
                 )
-
-
-def test_embedding_beta_has_the_published_shape(golden_translation, translation):
-    """It was trained unseeded: no value can be reproduced, but both are tables of probabilities."""
-    translation.embedding_beta.main(["--dataset", DATASET, "--epochs", "2", "--device", "cpu"])
-    name = f"{DATASET}embedding256translation.pkl"
-    ours, golden = load_pickle(f"outputs/{name}"), load_pickle(f"golden/{name}")
-    assert ours.shape == golden.shape == (VOCAB, VOCAB)
-    assert ours.dtype == golden.dtype == np.float32
-    for table in (ours, golden):
-        assert (table >= 0).all()
-        # A float32 sum of 600 numbers.
-        np.testing.assert_allclose(table.sum(axis=1), 1, rtol=0, atol=1e-5)
