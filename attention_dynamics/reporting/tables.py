@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -109,8 +110,14 @@ def agreement_tables(results: dict, perf_label: str, authors: bool = False) -> l
 
 
 def agreements_of(*results: dict) -> list[str]:
-    """The names x of the levels agr_x that any of the results holds, in the paper's order."""
-    return [name for name in LEVELS if any(f"agr_{name}" in result for result in results)]
+    """The names x of the levels agr_x that any of the results holds, in the paper's order.
+
+    ``logistic`` is followed by ``logistic_C10``, ..., with other regularization strengths.
+    """
+    keys = dict.fromkeys(key for result in results for key in result)
+    level = r"agr_({}(_C[0-9.e+-]+)?)"
+    matches = (re.fullmatch(level.format(name), key) for name in LEVELS for key in keys)
+    return [match[1] for match in matches if match]
 
 
 def level_rows(results: dict, perf_label: str, authors: bool = False) -> list[dict]:

@@ -311,6 +311,28 @@ def test_logistic_beta_equals_the_dense_fit(small_set, classification):
     assert dataset.vocabulary[int(beta.argmin())] == "w2"
 
 
+def test_agreement_is_collected_for_each_similar_regularization_strength(
+    golden_classification, classification, capsys
+):
+    choices = classification.logistic_beta.choices
+    assert choices([0.70, 0.79, 0.80, 0.80, 0.789]) == [2, 1, 3]  # the published choice first
+    (golden_classification / "golden").rename("outputs")
+    args = ["--datasets", "Furd", "--out_file", "r.pkl"]
+    classification.collect_classification_stats.main(args)
+    key = ("Furd", "top 5% match", "val", "test_acc")
+    old = load_pickle("r.pkl")[key]  # of a file with the published choice only
+    classification.logistic_beta.main(["--dataset", "Furd", "--overwrite"])
+    strengths = read_json("outputs/Furd_logistic_beta.json")["results"]["C"]
+    assert len(strengths) > 1
+    classification.collect_classification_stats.main(args)
+    new = load_pickle("r.pkl")[key]
+    assert new["agr_logistic"] == old["agr_logistic"]
+    names = [f"agr_logistic_C{strength:g}" for strength in strengths[1:]]
+    assert all(0 <= new[name] <= 1 for name in names)
+    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines() if "agr_l" in line]
+    assert rows[-2 * len(strengths) :][: len(strengths)] == ["agr_logistic", *names]
+
+
 # --- the whole chain ----------------------------------------------------------------------------
 
 
