@@ -3,13 +3,10 @@
 Sequences travel *flat*: the rows of all sequences one after another, shape ``(tokens, features)``,
 with their lengths beside them, so that no layer computes on padding.
 
-On CUDA the packed cuDNN path is used. On the CPU, torch's packed LSTM multiplies the input step by
-step, slices every tensor of every step apart for autograd, and adds the weights' gradients up one
-step at a time. Here the work is ordered as cuDNN orders it: the batch is packed (sorted by
-descending length, so that step t is one block of rows), all products that do not wait for the
-recurrence (the input's, and in the backward pass those for the weights' and the input's gradients)
-are one large product each, and the derivatives of the gates are written out. Gradients that nobody
-asks for are not computed: Δ needs none of the weights'. With the derivatives
+On CUDA the packed cuDNN path is used. On the CPU, torch's packed LSTM multiplies and differentiates
+step by step. Here the work is ordered as in cuDNN: the batch is packed (sorted by descending
+length, so that step t is one block of rows), all products that do not wait for the recurrence are
+one large product each, and the derivatives of the gates are written out. With the derivatives
 stored (:class:`Trace`), any number of gradients per sequence can be pulled back at once
 (:func:`pull_back`).
 """
@@ -32,14 +29,16 @@ class Packing(NamedTuple):
     """How flat sequences are packed.
 
     Attributes:
-        orders: ahead and back, each (tokens,): the flat row at each packed place, sequences read
+        orders: ahead and back, each (tokens,): the flat row at each packed position, sequences read
             forwards and backwards.
         by_length: (batch,) the sequences by descending length.
+        ends: (batch,) the packed position of the last token of each of these.
         sizes: how many sequences have a token at step t, for each t below the longest length.
     """
 
     orders: tuple[torch.Tensor, torch.Tensor]
     by_length: torch.Tensor
+    ends: torch.Tensor
     sizes: list[int]
 
 
@@ -66,8 +65,10 @@ def packing_of(lengths: torch.Tensor, device: torch.device | str = "cpu") -> Pac
     real = steps < descending_lengths  # (longest, batch)
     ahead = (ends - descending_lengths + steps)[real]
     back = (ends - 1 - steps)[real]
+    sizes = real.sum(dim=1)
+    last_steps = (sizes.cumsum(0) - sizes)[descending_lengths - 1] + torch.arange(len(lengths))
     orders = (ahead.to(device), back.to(device))
-    return Packing(orders, by_length.to(device), real.sum(dim=1).tolist())
+    return Packing(orders, by_length.to(device), last_steps.to(device), sizes.tolist())
 
 
 def lstm_states(
@@ -85,19 +86,17 @@ def lstm_states(
 
     Args:
         lstm: any ``nn.LSTM`` with biases and without projections.
-        inputs: ``(tokens, features)``, the sequences one after another; or, with ``tokens``,
-            ``(rows, features)``, such as the distinct words of the batch.
+        inputs: ``(tokens, features)``; or, with ``tokens``, ``(rows, features)``, such as the
+            distinct words of the batch.
         lengths: ``(batch,)`` int64 on the CPU, all at least 1, summing to the number of tokens.
-        tokens: ``(tokens,)`` int64, the row of ``inputs`` that each token reads; a word that occurs
-            several times is then multiplied by the input weights once.
+        tokens: ``(tokens,)`` int64, the row of ``inputs`` that each token reads.
         initial: (h, c) to start from; zero when None.
         trace: a list to which the :class:`Trace` of each layer and direction is appended, for
             :func:`pull_back`; then autograd sees nothing of this call.
 
     Returns:
         ``(tokens, directions * hidden)``, the last layer's states, forward then backward; and the
-        state (h, c) of every layer after the last token of each sequence (for the backward
-        direction: the first).
+        state (h, c) of every layer after the last token that it reads of each sequence.
     """
     packing = packing_of(lengths, inputs.device)
     if inputs.is_cuda and trace is None:
@@ -107,8 +106,8 @@ def lstm_states(
         packed = PackedSequence(inputs.index_select(0, rows), torch.tensor(packing.sizes))
         start = None if initial is None else tuple(part[:, by_length] for part in initial)
         output, last = lstm(packed, start)
-        back = _inverse(by_length)
-        return output.data.index_select(0, _inverse(ahead)), tuple(part[:, back] for part in last)
+        back = by_length.argsort()
+        return output.data.index_select(0, ahead.argsort()), tuple(part[:, back] for part in last)
     directions = 1 + lstm.bidirectional
     states, last = inputs, []
     for layer in range(lstm.num_layers):
@@ -122,16 +121,10 @@ def lstm_states(
 
 
 def input_projection(lstm: nn.LSTM, inputs: torch.Tensor, layer: int = 0) -> torch.Tensor:
-    """The input's share of all gates of a layer, W_ih x + b_ih + b_hh, of each direction.
+    """W_ih x + b_ih + b_hh of each direction of a layer, ``(rows, directions * 4 * hidden)``.
 
-    Args:
-        lstm: as in :func:`lstm_states`.
-        inputs: ``(rows, features)``: tokens, or the embeddings of all words, so that the words of a
-            sentence can be looked up in the result.
-        layer: which one.
-
-    Returns:
-        ``(rows, directions * 4 * hidden)``.
+    ``inputs`` ``(rows, features)`` are tokens, or the embeddings of all words, so that the words of
+    a sentence can be looked up in the result.
     """
     weight = torch.cat([weights[0] for weights in _weights(lstm, layer)])
     return F.linear(inputs, weight, input_bias(lstm, layer))
@@ -158,15 +151,15 @@ def recurrence(
         hidden)``.
     """
     weights = [weight_hh for _, weight_hh, _, _ in _weights(lstm, layer)]
-    h, c = (None, None) if initial is None else initial
+    h, c = initial or _zero_state(lstm, packing)
     if trace is None:
         return _Recurrence.apply(projected, h, c, tokens, packing, *weights)
     with torch.no_grad():
         output, kept = _layer(projected, h, c, tokens, packing, weights)
         for direction, (gates, _, cells, tanhs) in enumerate(kept):
-            first = None if c is None else c[direction, packing.by_length]
+            first = c[direction, packing.by_length]
             derived = _derivatives(gates, cells, tanhs, first, packing.sizes)
-            place = _inverse(packing.orders[direction])
+            place = packing.orders[direction].argsort()
             trace.append(Trace(*(part.index_select(0, place) for part in derived)))
     return output
 
@@ -186,7 +179,7 @@ def pull_back(
     gradients of its own; the forward pass is not repeated for it.
 
     Args:
-        lstm: that was traced, without dropout.
+        lstm: the traced one, without dropout.
         trace: of :func:`lstm_states`.
         rows: ``(tokens of all replicas,)``, the traced flat row of each of their tokens.
         lengths: ``(replicas,)`` int64 on the CPU.
@@ -195,8 +188,7 @@ def pull_back(
             zero when None.
 
     Returns:
-        The gradient of the first layer's :func:`input_projection`, ``(tokens of all replicas,
-        directions * 4 * hidden)``, and that of the initial (h, c), shaped as ``grad_last``.
+        The gradient of the first layer's :func:`input_projection`, and that of the initial (h, c).
     """
     packing = packing_of(lengths, rows.device)
     directions, hidden = 1 + lstm.bidirectional, lstm.hidden_size
@@ -215,9 +207,7 @@ def pull_back(
             else:
                 grad = grad_states.view(-1, directions, hidden)[:, direction].index_select(0, order)
             last = (part[place, packing.by_length] for part in grad_last)
-            grad_z, *first = _run_back(
-                grad, *traced, weights[direction][1], packing.sizes, *last, to_initial=True
-            )
+            grad_z, *first = _run_back(grad, *traced, weights[direction][1], packing.sizes, *last)
             grad_projected[:, direction].index_copy_(0, order, grad_z)
             for part, value in zip(grad_first, first, strict=True):
                 part[place].index_copy_(0, packing.by_length, value)
@@ -233,14 +223,12 @@ def gated_states(
 ) -> tuple[torch.Tensor, list]:
     """States (tokens, directions * hidden) of a layer, and what :func:`gate_gradients` needs.
 
-    Args:
-        lstm: of one layer, without dropout; it starts from zero.
-        projected: (rows, directions * 4 * hidden) of :func:`input_projection`.
-        tokens: (tokens,) int64, the row of ``projected`` that each flat token reads.
-        packing: of the sequences.
+    ``lstm`` has one layer and starts from zero; ``tokens`` (tokens,) are the rows of ``projected``,
+    of :func:`input_projection`, that each flat token reads.
     """
     weights = [weight_hh for _, weight_hh, _, _ in _weights(lstm, 0)]
-    (states, _, _), kept = _layer(projected, None, None, tokens, packing, weights)
+    h, c = _zero_state(lstm, packing)
+    (states, _, _), kept = _layer(projected, h, c, tokens, packing, weights)
     return states, kept
 
 
@@ -256,12 +244,8 @@ def gate_gradients(
     """Gradients (tokens,) of gates of 1 that multiply the input of each token.
 
     A gate g on the input x acts through z = W x g + b alone, so that d/dg is the inner product of
-    d/dz with z - b.
-
-    Args:
-        lstm, projected, tokens, packing: as of :func:`gated_states`.
-        kept: of :func:`gated_states`; used up.
-        grad_states: (tokens, directions * hidden) gradients of its states.
+    d/dz with z - b. The arguments are those of :func:`gated_states`, what it returned (``kept``,
+    used up here), and the gradients of its states.
     """
     total = grad_states.new_zeros(len(tokens))
     hidden, directions = lstm.hidden_size, len(kept)
@@ -270,9 +254,9 @@ def gate_gradients(
         gates, _, cells, tanhs = kept[direction]
         order, weight_hh = packing.orders[direction], _weights(lstm, 0)[direction][1]
         grad = grad_states.view(-1, directions, hidden)[:, direction].index_select(0, order)
-        derived = _derivatives(gates, cells, tanhs, None, packing.sizes)
-        last = (grad.new_zeros(packing.sizes[0], hidden) for _ in range(2))
-        grad_z, _, _ = _run_back(grad, *derived, weight_hh, packing.sizes, *last, False)
+        dh, dc = grad.new_zeros(2, packing.sizes[0], hidden)
+        derived = _derivatives(gates, cells, tanhs, dc, packing.sizes)
+        grad_z, _, _ = _run_back(grad, *derived, weight_hh, packing.sizes, dh, dc)
         # The gates of the forward pass are no longer needed: z takes their place.
         z = torch.index_select(of_words, 0, tokens[order], out=gates)
         of_bias = grad_z @ biases[direction]
@@ -286,10 +270,9 @@ def _weights(lstm: nn.LSTM, layer: int) -> list[list[torch.Tensor]]:
     return lstm.all_weights[layer * directions : (layer + 1) * directions]
 
 
-def _inverse(order: torch.Tensor) -> torch.Tensor:
-    inverse = torch.empty_like(order)
-    inverse[order] = torch.arange(len(order), device=order.device)
-    return inverse
+def _zero_state(lstm: nn.LSTM, packing: Packing) -> State:
+    shape = (1 + lstm.bidirectional, packing.sizes[0], lstm.hidden_size)
+    return lstm.weight_hh_l0.new_zeros(shape), lstm.weight_hh_l0.new_zeros(shape)
 
 
 class _Recurrence(torch.autograd.Function):
@@ -301,11 +284,10 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, projected, h, c, tokens, packing, *weights):
-        """As :func:`recurrence`; h and c (directions, batch, hidden), or None for zero."""
+        """As :func:`recurrence`; h and c (directions, batch, hidden)."""
         output, kept = _layer(projected, h, c, tokens, packing, weights)
         ctx.save_for_backward(h, c, *weights, *(part for parts in kept for part in parts))
         ctx.tokens, ctx.packing, ctx.rows = tokens, packing, len(projected)
-        ctx.set_materialize_grads(False)
         return output
 
     @staticmethod
@@ -315,52 +297,45 @@ class _Recurrence(torch.autograd.Function):
         directions = len(saved) // 5
         weights, kept = saved[:directions], saved[directions:]
         hidden = weights[0].shape[1]
-        orders, by_length, sizes = ctx.packing
-        of_initial = h is not None
+        orders, by_length, _, sizes = ctx.packing
         grad_projected = weights[0].new_empty(ctx.rows, directions, 4 * hidden)
         if ctx.tokens is not None:
             grad_projected.zero_()  # tokens that read the same row add up
-        grad_weights, grad_firsts = [None] * directions, []
+        grad_weights, grad_h0, grad_c0 = (
+            [None] * directions,
+            torch.empty_like(h),
+            torch.empty_like(c),
+        )
         for direction, weight in enumerate(weights):
             order = orders[direction]
             gates, states, cells, tanhs = kept[4 * direction : 4 * direction + 4]
-            if grad is None:
-                grad_states = torch.zeros_like(states)
-            else:
-                part = grad.reshape(-1, directions, hidden)[:, direction]
-                grad_states = part.index_select(0, order)
-            last = (
-                gates.new_zeros(sizes[0], hidden) if part is None else part[direction, by_length]
-                for part in (grad_h, grad_c)
-            )
-            first_h, first_c = (p[direction, by_length] if of_initial else None for p in (h, c))
+            part = grad.reshape(-1, directions, hidden)[:, direction].index_select(0, order)
+            first_h, first_c = h[direction, by_length], c[direction, by_length]
+            last = grad_h[direction, by_length], grad_c[direction, by_length]
             derived = _derivatives(gates, cells, tanhs, first_c, sizes)
-            grad_z, *firsts = _run_back(grad_states, *derived, weight, sizes, *last, of_initial)
-            if of_initial:
-                grad_firsts.append([part[_inverse(by_length)] for part in firsts])
+            grad_z, dh, dc = _run_back(part, *derived, weight, sizes, *last)
+            grad_h0[direction, by_length], grad_c0[direction, by_length] = dh, dc
             if ctx.tokens is None:
                 grad_projected[:, direction].index_copy_(0, order, grad_z)
             else:
                 grad_projected[:, direction].index_add_(0, ctx.tokens[order], grad_z)
             if ctx.needs_input_grad[5 + direction]:
                 grad_weights[direction] = grad_z.t() @ _earlier(states, sizes, first_h)
-        first = map(torch.stack, zip(*grad_firsts, strict=True)) if of_initial else (None, None)
-        return grad_projected.view(ctx.rows, -1), *first, None, None, *grad_weights
+        return grad_projected.view(ctx.rows, -1), grad_h0, grad_c0, None, None, *grad_weights
 
 
 def _layer(projected, h, c, tokens, packing: Packing, weights):
     """((states, last h, last c), [(gates, states, cells, tanhs) packed, of each direction])."""
-    orders, by_length, sizes = packing
+    orders, by_length, ends, sizes = packing
     hidden, directions = weights[0].shape[1], len(weights)
     output = projected.new_empty(len(orders[0]), directions, hidden)
     last = projected.new_empty(2, directions, sizes[0], hidden)
-    ends = _last_places(sizes).to(projected.device)
     kept = []
     for direction, part in enumerate(projected.chunk(directions, dim=1)):
         order = orders[direction]
         gates = part.index_select(0, order if tokens is None else tokens[order])
-        first = None if h is None else (h[direction, by_length], c[direction, by_length])
-        states, cells, tanhs = _run(gates, weights[direction], sizes, first)
+        first = h[direction, by_length], c[direction, by_length]
+        states, cells, tanhs = _run(gates, weights[direction], sizes, *first)
         output[:, direction].index_copy_(0, order, states)
         last[0, direction].index_copy_(0, by_length, states[ends])
         last[1, direction].index_copy_(0, by_length, cells[ends])
@@ -368,25 +343,15 @@ def _layer(projected, h, c, tokens, packing: Packing, weights):
     return (output.view(-1, directions * hidden), last[0], last[1]), kept
 
 
-def _last_places(sizes: list[int]) -> torch.Tensor:
-    """(batch,): the packed place of the last token of each sequence, by descending length."""
-    counts = torch.tensor(sizes)
-    starts = counts.cumsum(0) - counts
-    rank = torch.arange(sizes[0])
-    lengths = (rank < counts.unsqueeze(1)).sum(dim=0)
-    return starts[lengths - 1] + rank
-
-
-def _run(gates: torch.Tensor, weight_hh: torch.Tensor, sizes: list[int], first):
+def _run(gates: torch.Tensor, weight_hh: torch.Tensor, sizes: list[int], h, c):
     """States, cells and tanh(cells), each (tokens, hidden) packed.
 
-    ``gates`` (tokens, 4 * hidden) come in as projected inputs and go out as i, f, g, o. ``first``
-    is the state (h, c) to start from, each (batch, hidden) by descending length, or None for zero.
+    ``gates`` (tokens, 4 * hidden) come in as projected inputs and go out as i, f, g, o. The state
+    to start from is h and c (batch, hidden), by descending length.
     """
     hidden = weight_hh.shape[1]
     states, cells, tanhs = (gates.new_empty(len(gates), hidden) for _ in range(3))
     recurrent = weight_hh.t()
-    h, c = first or (None, None)
     # Views of all steps are made beforehand: by one call for all they cost a fraction.
     steps = zip(
         gates.split(sizes),
@@ -396,17 +361,14 @@ def _run(gates: torch.Tensor, weight_hh: torch.Tensor, sizes: list[int], first):
         strict=True,
     )
     for z, i_and_f, i, f, g, o, state, cell, tanh in steps:
-        size = len(z)
-        if h is not None:
-            if len(h) > size:
-                h, c = h[:size], c[:size]
-            z.addmm_(h, recurrent)
+        if len(h) > len(z):
+            h, c = h[: len(z)], c[: len(z)]
+        z.addmm_(h, recurrent)
         i_and_f.sigmoid_()
         g.tanh_()
         o.sigmoid_()
         torch.mul(i, g, out=cell)
-        if c is not None:
-            cell.addcmul_(f, c)
+        cell.addcmul_(f, c)
         torch.tanh(cell, out=tanh)
         torch.mul(o, tanh, out=state)
         h, c = state, cell
@@ -427,18 +389,13 @@ def _derivatives(gates, cells, tanhs, first_cells, sizes: list[int]):
     return factors, tanh_backward(o, tanhs), f
 
 
-def _run_back(
-    grad_states, factors, by_cell, forget, weight_hh, sizes: list[int], grad_h, grad_c, to_initial
-):
+def _run_back(grad_states, factors, by_cell, forget, weight_hh, sizes: list[int], grad_h, grad_c):
     """The gradients of the pre-activations z, (tokens, 4 * hidden), and of the state before step 0.
 
-    Args:
-        grad_states: (tokens, hidden) of the states, packed, apart from what later steps add.
-        factors, by_cell, forget: as in :class:`Trace`, packed; ``factors`` is overwritten.
-        weight_hh: (4 * hidden, hidden).
-        sizes: sequences at each step.
-        grad_h, grad_c: (batch, hidden) of the last state of each sequence; overwritten.
-        to_initial: whether the gradient of the initial h is asked for.
+    ``grad_states`` (tokens, hidden) are those of the states apart from what later steps add, and
+    ``grad_h``, ``grad_c`` (batch, hidden) those of the last states; ``factors``, ``by_cell`` and
+    ``forget`` as in :class:`Trace`; all packed. ``factors``, ``grad_h`` and ``grad_c`` are
+    overwritten.
     """
     dh, dc = grad_h[:0], grad_c[:0]
     steps = zip(
@@ -448,7 +405,7 @@ def _run_back(
         *(part.split(sizes) for part in (grad_states, by_cell, forget)),
         strict=True,
     )
-    for step, (z, of_cell, of_output, grad, factor, kept) in reversed([*enumerate(steps)]):
+    for z, of_cell, of_output, grad, factor, kept in reversed([*steps]):
         size = len(z)
         if len(dh) < size:
             # Sequences that end at this step come in with the gradient of their last state.
@@ -458,15 +415,12 @@ def _run_back(
         of_cell.mul_(dc.unsqueeze(1))
         of_output.mul_(dh)
         dc *= kept
-        if step or to_initial:
-            torch.mm(z, weight_hh, out=dh)
+        torch.mm(z, weight_hh, out=dh)
     return factors.view(len(factors), -1), grad_h, grad_c
 
 
-def _earlier(packed: torch.Tensor, sizes: list[int], first: torch.Tensor | None) -> torch.Tensor:
-    """``packed`` one step earlier in each sequence, ``first`` (or zero) at the first step."""
-    if first is None:
-        first = packed.new_zeros(sizes[0], packed.shape[1])
+def _earlier(packed: torch.Tensor, sizes: list[int], first: torch.Tensor) -> torch.Tensor:
+    """``packed`` one step earlier in each sequence, ``first`` at the first step."""
     blocks, start = [first], 0
     for size, later in pairwise(sizes):
         blocks.append(packed[start : start + later])
