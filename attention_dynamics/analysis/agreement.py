@@ -9,7 +9,7 @@ b[argmax(a)].
 
 import numpy as np
 
-from attention_dynamics.analysis.kendall import ascending_bits, kendall_tau
+from attention_dynamics.analysis.kendall import kendall_tau
 from attention_dynamics.analysis.ragged import Ragged
 
 
@@ -67,20 +67,12 @@ def _expected_top_match(scores: Ragged) -> np.ndarray:
     Without ties that is ceil(0.05 n) / n.
     """
     lengths = scores.lengths
-    row = np.repeat(np.arange(len(scores)), lengths)
-    if scores.values.dtype == np.float32:
-        # One sortable number for ascending row and, within it, descending value.
-        descending = (row << 32) - ascending_bits(scores.values)
-        descending.sort()
-    else:
-        descending = scores.values[np.lexsort((-scores.values, row))]
+    row, column = np.repeat(np.arange(len(scores)), lengths), np.arange(len(scores.values))
+    descending = scores.values[np.lexsort((-scores.values, row))]
     # In descending order, the position of the first of equal values is its number of greater ones.
-    new = np.ones(len(descending), dtype=bool)
-    new[1:] = (descending[1:] != descending[:-1]) | (row[1:] != row[:-1])
-    place = np.arange(len(descending)) - np.repeat(scores.offsets[:-1], lengths)
-    greater = np.maximum.accumulate(np.where(new, np.arange(len(descending)), 0))
-    greater = place[greater]
-    return scores.counts(greater < np.repeat(_top_size(lengths), lengths)) / lengths
+    new = np.append(True, (np.diff(descending) != 0) | (np.diff(row) != 0))
+    greater = np.maximum.accumulate(np.where(new, column, 0)) - scores.offsets[row]
+    return scores.counts(greater < _top_size(lengths)[row]) / lengths
 
 
 # Metric -> its agreement, and the expectation of that under a random order.

@@ -95,81 +95,69 @@ def summarise_inputs(
 
 
 def load_inputs(dataset: str, baselines: dict[str, Baseline], check: Callable) -> AnalysisInputs:
-    """The logs of ``dataset``, and those of its baselines that exist.
+    """The logs of ``dataset``, and those of its ``baselines`` (by name) that exist.
 
-    Args:
-        dataset: its name.
-        baselines: name -> where it lies.
-        check: called with the logs; raises ValueError with the reason when they are not such as the
-            experiment dumps.
+    ``check`` is called with the logs; it raises ValueError with the reason when they are not such
+    as the experiment dumps.
 
     Raises InputError when the logs are missing, corrupt or not finite, or when a baseline is, or
     was made from other data.
     """
     check_name(dataset)
     path = logs_path(dataset)
+    dump = f"python eval_dump.py --dataset {dataset}"
     if not path.exists():
-        raise InputError(
-            f"{path} does not exist; make it with: python eval_dump.py --dataset {dataset}"
-        )
+        raise InputError(f"{path} does not exist; make it with: {dump}")
     logs = load_logs(path)
     if logs.dataset != dataset:
-        raise InputError(
-            f"{path} holds the logs of {logs.dataset}; dump {dataset} with eval_dump.py"
-        )
+        raise InputError(f"{path} holds the logs of {logs.dataset}; make it with: {dump}")
     try:
         check(logs)
     except ValueError as error:
         raise InputError(f"logs {path} are corrupt: {error}") from None
-    for name, iteration, kind in logs.arrays:
+    for key in logs.arrays:
         for split in ("val", "train"):
-            if kind == "grad" and not logs.has_scores(name, iteration, kind, split):
-                continue
-            if not np.isfinite(logs.scores(name, iteration, kind, split).values).all():
+            is_dumped = key[2] != "grad" or logs.has_scores(*key, split)
+            if is_dumped and not np.isfinite(logs.scores(*key, split).values).all():
                 raise InputError(
-                    f"logs {path} hold scores that are not finite: {kind} of {name} at iteration "
-                    f"{iteration}; train that run again, then dump again"
+                    f"logs {path} hold scores that are not finite: {key[2]} of {key[0]} at "
+                    f"iteration {key[1]}; train that run again, then dump again"
                 )
     inputs = AnalysisInputs(logs, data=_data_of(path, "eval_dump.py"))
     for name, (file, script, lay_out) in baselines.items():
+        command = f"python {script} --dataset {dataset}"
         if not file.exists():
             inputs.missing.append(
-                f"{file} does not exist, so agr_{name} is left out; "
-                f"make it with: python {script} --dataset {dataset}"
+                f"{file} does not exist, so agr_{name} is left out; make it with: {command}"
             )
             continue
         made_from = _data_of(file, script)
         if made_from and inputs.data and made_from != inputs.data:
             raise InputError(
-                f"baseline {file} was made from other data than the logs {path}: make both "
-                f"again, with {script} and eval_dump.py --dataset {dataset}"
+                f"baseline {file} was made from other data than the logs {path}: make both again, "
+                f"with: {command} && {dump}"
             )
         try:
             values = lay_out(load_pickle(file, "baseline"), logs)
             if not np.isfinite(values).all():
                 raise ValueError("holds numbers that are not finite")
         except ValueError as error:
-            raise InputError(
-                f"baseline {file} {error}: make it again with: python {script} --dataset {dataset}"
-            ) from None
+            raise InputError(f"baseline {file} {error}: make it again with: {command}") from None
         inputs.baselines[name] = values
     return inputs
 
 
 def number_array(content: object, ndim: int) -> np.ndarray:
-    """``content`` if it is a finite float array of ``ndim`` dimensions; else ValueError."""
+    """``content`` if it is a float array of ``ndim`` dimensions; else ValueError."""
     if not isinstance(content, np.ndarray) or content.dtype.kind != "f" or content.ndim != ndim:
         raise ValueError("holds no array of numbers")
-    if not np.isfinite(content).all():
-        raise ValueError("holds numbers that are not finite")
     return content
 
 
 def _data_of(path: Path, script: str) -> str | None:
     """The checksum of the data that an output was made from; None when it has no record.
 
-    Raises InputError when the output is not what its record says: a byte may have changed, which
-    the numbers in it do not tell.
+    Raises InputError when the output is not the file that its record describes.
     """
     record = read_output_record(path)
     if record.get("sha256") not in (None, sha256(path)):

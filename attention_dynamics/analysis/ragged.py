@@ -43,27 +43,11 @@ class Ragged:
         """
         highest = np.maximum.reduceat(self.values, self.offsets[:-1])
         places = np.flatnonzero(self.values == np.repeat(highest, self.lengths))
-        if len(places) == len(self):
-            return places
         return places[np.searchsorted(places, self.offsets[:-1])]
 
-    @cached_property
-    def _pieces(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows cut into pieces of at most 255 values: start of each, first piece of each row."""
-        pieces = (self.lengths + 254) // 255
-        firsts = np.cumsum(pieces) - pieces
-        starts = np.repeat(self.offsets[:-1] - 255 * firsts, pieces)
-        return starts + 255 * np.arange(pieces.sum()), firsts
-
     def counts(self, marked: np.ndarray) -> np.ndarray:
-        """``(rows,)`` int64: the number of True values of each row in ``marked`` (total,) bool.
-
-        Bytes add up several times faster than int64, so a row is first counted in pieces whose
-        counts fit in a byte.
-        """
-        starts, firsts = self._pieces
-        counts = np.add.reduceat(marked.view(np.uint8), starts, dtype=np.uint8)
-        return np.add.reduceat(counts, firsts, dtype=np.int64)
+        """``(rows,)`` int64: the number of True values of each row in ``marked`` (total,) bool."""
+        return np.add.reduceat(marked, self.offsets[:-1], dtype=np.int64)
 
     def places(self, rows: np.ndarray) -> np.ndarray:
         """Positions in ``values`` of the entries of some rows, row after row."""

@@ -35,9 +35,7 @@ def summarise(
         perf: the performance in ``logs.metas`` that selects the gold iteration and gives ξ.
         heldout_perf: the performance on the other split, for the held-out choice of the gold
             iteration (departure 10); None if it was not dumped.
-        baselines: result name ("px", "logistic", ...) -> scores laid out as the arrays of ``logs``.
-        beta_sign: ``(scores,)`` +1 or -1, which makes β a vote for the correct label; None if it
-            already is one.
+        baselines, beta_sign: as in ``inputs.AnalysisInputs``.
         seed: random seed of shuffles and bootstrap.
 
     Returns:
@@ -81,23 +79,21 @@ def summarise(
     gold_iteration = _best_iteration(logs, perf)
     gold = scores(GOLD, gold_iteration, "alpha")
 
-    # A(α_A*, α_run,t): (runs, iterations, rows)
-    same = np.array(
-        [[agreement(metric, gold, scores(run, t, "alpha")) for t in iterations] for run in compared]
-    )
+    # (runs, iterations, rows): A(α_A*, α_run,t), that of shuffled α, and its expectation.
+    same, chance, exact = (np.empty((len(compared), len(iterations), len(gold))) for _ in range(3))
+    for i, run in enumerate(compared):
+        for j, t in enumerate(iterations):
+            alpha = scores(run, t, "alpha")
+            same[i, j] = agreement(metric, gold, alpha)
+            chance[i, j] = agreement(metric, gold, shuffled(alpha, (seed, i, t)))
+            exact[i, j] = expected_by_chance(metric, alpha)
     by_run = _mean(same)
     perfs = np.array([[_perf(logs, run, t, perf) for t in iterations] for run in compared])
-    chance, exact = [], []
-    for number, run in enumerate(compared):
-        for t in iterations:
-            alpha = scores(run, t, "alpha")
-            chance.append(agreement(metric, gold, shuffled(alpha, (seed, number, t))))
-            exact.append(expected_by_chance(metric, alpha))
     result = {
         "gold_iteration": gold_iteration,
         "best_perf": _perf(logs, GOLD, gold_iteration, perf),
-        "baseline": float(_mean(np.array(chance)).mean()),
-        "baseline_exact": float(_mean(np.array(exact)).mean()),
+        "baseline": float(_mean(chance).mean()),
+        "baseline_exact": float(_mean(exact).mean()),
         "iterations": iterations,
         "alpha_corrs": by_run.mean(axis=0),
         "alpha_corrs_std": _std(by_run),
@@ -107,7 +103,19 @@ def summarise(
         "alpha_perfs": perfs.mean(axis=0),
         "alpha_perfs_std": _std(perfs),
     }
-    rivals = _rivals(logs, scores, split, compared[0], baselines)
+
+    def rivals(gold_iteration: int) -> dict[str, dict[int, tuple[Ragged, Ragged]]]:
+        """Result name -> {iteration: the two score vectors that are compared}."""
+        uniform = {t: scores(UNIFORM, t, "beta") for t in logs.iterations(UNIFORM)}
+        firsts = {"unif": scores(GOLD, gold_iteration, "alpha")}
+        if logs.has_scores(GOLD, gold_iteration, "grad", split):
+            firsts["grad"] = scores(GOLD, gold_iteration, "grad")
+        firsts |= {name: logs.cut(values, split) for name, values in baselines.items()}
+        pairs = {name: {t: (first, uniform[t]) for t in uniform} for name, first in firsts.items()}
+        other = compared[0]
+        betas = {t: (firsts["unif"], scores(other, t, "beta")) for t in logs.iterations(other)}
+        return {"unif": pairs.pop("unif"), "normal": betas, **pairs}
+
     for name, pairs in rivals(gold_iteration).items():
         per_row = {t: agreement(metric, first, second) for t, (first, second) in pairs.items()}
         curve = {t: float(_mean(values)) for t, values in per_row.items()}
@@ -126,34 +134,11 @@ def summarise(
                 # Levels that do not depend on the gold iteration are not recomputed.
                 f"agr_{name}": result[f"agr_{name}"]
                 if name in baselines or heldout_iteration == gold_iteration
-                else _highest(_mean(agreement(metric, *pair)) for pair in pairs.values())
+                else _highest(agreement(metric, *pair) for pair in pairs.values())
                 for name, pairs in rivals(heldout_iteration).items()
             },
         }
     return result
-
-
-def _rivals(logs: Logs, scores, split: str, other_run: str, baselines: dict):
-    """A function: gold iteration -> {result name: {iteration: the two score vectors compared}}."""
-
-    def rivals(gold_iteration: int) -> dict[str, dict[int, tuple[Ragged, Ragged]]]:
-        alpha = scores(GOLD, gold_iteration, "alpha")
-        uniform = {t: scores(UNIFORM, t, "beta") for t in logs.iterations(UNIFORM)}
-        pairs = {
-            "unif": {t: (alpha, beta) for t, beta in uniform.items()},
-            "normal": {
-                t: (alpha, scores(other_run, t, "beta")) for t in logs.iterations(other_run)
-            },
-        }
-        if logs.has_scores(GOLD, gold_iteration, "grad", split):
-            grad = scores(GOLD, gold_iteration, "grad")
-            pairs["grad"] = {t: (grad, beta) for t, beta in uniform.items()}
-        for name, values in baselines.items():
-            cut = logs.cut(values, split)
-            pairs[name] = {t: (cut, beta) for t, beta in uniform.items()}
-        return pairs
-
-    return rivals
 
 
 def _best_iteration(logs: Logs, perf: str) -> int:
@@ -188,9 +173,9 @@ def _mean(values: np.ndarray) -> np.ndarray:
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def _highest(values) -> float:
-    """The largest value that is not NaN; NaN if there is none."""
-    return float(np.fmax.reduce(list(values)))
+def _highest(curve) -> float:
+    """The largest mean agreement that is not NaN; NaN if there is none."""
+    return float(np.fmax.reduce([_mean(per_row) for per_row in curve]))
 
 
 def _std(by_run: np.ndarray) -> np.ndarray:
