@@ -13,9 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-# Longer than a list of all missing checkpoints of a log config with their commands.
-_LONGEST = 32_000
-
 
 class InputError(Exception):
     """A wrong input: the message says what is wrong, where, and what to do about it."""
@@ -82,12 +79,9 @@ def terminate(*_) -> None:
 
 
 def one_line(text: str) -> str:
-    """``text`` with line breaks and control characters escaped, cut to ``_LONGEST`` characters.
-
-    File contents in messages may have any characters and any length; the middle is cut.
-    """
-    if len(text) > _LONGEST:
-        text = f"{text[: _LONGEST // 2]} [...] {text[-_LONGEST // 2 :]}"
+    """``text`` with line breaks and control characters escaped; of long ones the middle is cut."""
+    if len(text) > 32_000:  # longer than any list of missing checkpoints with their commands
+        text = f"{text[:16_000]} [...] {text[-16_000:]}"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
@@ -106,11 +100,15 @@ def script_parser(description: str) -> argparse.ArgumentParser:
     return _Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
+def _integer(text: str, least: int, most: int) -> int:
+    if not text.isdecimal() or len(text) > 10 or not least <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"must be from {least} to {most}, not {text}")
+    return int(text)
+
+
 def count(text: str) -> int:
     """The argparse type of a count: an integer from 1 to 1e9."""
-    if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) <= 10**9:
-        raise argparse.ArgumentTypeError(f"must be at least 1 (and at most 1e9), not {text}")
-    return int(text)
+    return _integer(text, 1, 10**9)
 
 
 def step_list(text: str) -> list[int]:
@@ -129,6 +127,4 @@ LARGEST_SEED = 2**32 - 1
 
 def seed(text: str) -> int:
     """The argparse type of ``--seed``: an integer that every generator accepts."""
-    if not text.isdecimal() or len(text) > 10 or int(text) > LARGEST_SEED:
-        raise argparse.ArgumentTypeError(f"must be from 0 to {LARGEST_SEED}, not {text}")
-    return int(text)
+    return _integer(text, 0, LARGEST_SEED)

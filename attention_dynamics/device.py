@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from attention_dynamics.cli import InputError
+from attention_dynamics.cli import InputError, count
 
 
 def add_device_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -26,7 +26,7 @@ def add_device_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
     )
     group.add_argument(
         "--threads",
-        type=int,
+        type=count,
         default=1,
         help="CPU threads; running several jobs in parallel pays off more, because the layers are "
         "small; the same number is needed to reproduce a run byte for byte (default: %(default)s)",
@@ -37,18 +37,15 @@ def add_device_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
 def setup_device(name: str, threads: int = 1) -> torch.device:
     """The torch device called ``name`` ("auto": cuda if available, else cpu); sets the threads.
 
-    Raises InputError if the device is not available or ``threads`` is not from 1 to 1024.
+    Raises InputError if the device is not available.
     """
-    if not 1 <= threads <= 1024:
-        raise InputError(f"--threads must be from 1 to 1024, not {threads}")
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("--device cuda: torch finds no CUDA device; use --device cpu")
-    if name == "mps" and not torch.backends.mps.is_available():
-        raise InputError("--device mps: torch finds no Apple GPU; use --device cpu")
+    available = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    if name in available and not available[name]():
+        raise InputError(f"--device {name}: torch finds no such device; use --device cpu")
     return torch.device(name)
 
 

@@ -4,7 +4,7 @@ The ``embedding_beta.py`` scripts contribute the model and its losses.
 """
 
 import argparse
-import sys
+import copy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,15 +62,14 @@ def write_baseline(
 
     An output that is up to date is left alone; an interrupted training resumes.
 
-    Args:
-        path: of the output.
-        args: options of the script.
-        checksum: of the data.
-        num_examples: training examples.
-        build: called after seeding if there is something to do.
+    Returns the validation losses after 0, 1, ... epochs; None if the output was up to date.
 
-    Returns:
-        The validation losses after 0, 1, ... epochs; None if the output was up to date.
+    Args:
+        path: the output.
+        args: options of the script.
+        checksum: checksum of the data.
+        num_examples: number of training examples.
+        build: called after seeding if there is something to do.
     """
     set_seed(args.seed)
     device = setup_device(args.device, args.threads)
@@ -101,13 +100,10 @@ def train_baseline(
     The untrained model counts as a start; in the published code it never wins.
 
     Args:
-        model: on its device.
-        loss_of: numbers of training examples (batch,) -> their loss ().
-        validation_loss: of the current model.
-        num_examples: training examples.
+        model, loss_of, validation_loss: see ``Baseline``.
+        num_examples: number of training examples.
         args: with bsize, epochs and seed; and lr, 1e-3 by default.
-        state_path: of the resume state; None for none.
-        settings: that the resume state belongs to.
+        state_path, settings: resume state (None for none) and the settings that it belongs to.
 
     Returns:
         The validation losses after 0, 1, ... epochs. Raises RunError if one is not finite.
@@ -116,7 +112,7 @@ def train_baseline(
     optimizer = torch.optim.Adam(model.parameters(), lr=getattr(args, "lr", 1e-3), fused=fused)
     rng = np.random.default_rng(args.seed)
     starts = range(0, num_examples, args.bsize)
-    notes = {"losses": [validation_loss()], "best": _copy(model)}
+    notes = {"losses": [validation_loss()], "best": copy.deepcopy(model.state_dict())}
     # Resume states of versions with other gradients (equal up to rounding) are rejected.
     settings = {**(settings or {}), "gradients": "autograd"}
     with Training(state_path, settings, model, optimizer, len(starts), notes) as training:
@@ -125,12 +121,9 @@ def train_baseline(
             losses, best = training.notes["losses"], training.notes["best"]
             if epoch < len(losses) - 1:
                 continue
-            progress = tqdm(
-                starts[training.step - epoch * len(starts) :], unit="batch",
-                desc=f"epoch {epoch + 1} of {args.epochs}", leave=epoch == args.epochs - 1,
-                disable=not sys.stderr.isatty(),
-            )  # fmt: skip
-            for start in progress:
+            rest = starts[training.step - epoch * len(starts) :]
+            described = f"epoch {epoch + 1} of {args.epochs}"
+            for start in tqdm(rest, described, leave=False, disable=None):
                 examples = order[start : start + args.bsize]
                 with training.update():
                     loss = training.check_finite(loss_of(examples), examples)
@@ -140,12 +133,7 @@ def train_baseline(
             loss = validation_loss()
             training.check_finite(torch.tensor(loss))
             if loss < min(losses):
-                best = _copy(model)
+                best = copy.deepcopy(model.state_dict())
             training.notes = {"losses": [*losses, loss], "best": best}
     model.load_state_dict(training.notes["best"])
     return training.notes["losses"]
-
-
-def _copy(model: nn.Module) -> dict[str, torch.Tensor]:
-    """The weights, which later updates do not change."""
-    return {name: value.clone() for name, value in model.state_dict().items()}

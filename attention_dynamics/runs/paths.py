@@ -16,11 +16,9 @@ def check_name(name: str, what: str = "dataset") -> None:
 
 def run_folder(dataset: str, config: dict, seed: int, uniform: bool) -> Path:
     """The folder of one run, relative to the experiment's, with the name of the published code."""
-    parts = [f"h_dim={config['hidden_dim']}"]
-    if "dropout" in config:
-        parts.append(f"dropout={config['dropout']:f}")
-    parts += [f"b_size={config['batch_size']}", f"seed={seed}", "uniform" if uniform else "normal"]
-    return Path("models") / dataset / ",".join(parts)
+    dropout = f"dropout={config['dropout']:f}," if "dropout" in config else ""
+    name = f"h_dim={config['hidden_dim']},{dropout}b_size={config['batch_size']},seed={seed}"
+    return Path("models", dataset, f"{name},{'uniform' if uniform else 'normal'}")
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:

@@ -100,12 +100,13 @@ def test_word_vectors_that_ask_for_code(small_set):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--steps", "0"], "--steps: must be at least 1"),
-        (["--save_every", "0"], "--save_every: must be at least 1"),
+        (["--steps", "0"], "--steps: must be from 1 to"),
+        (["--save_every", "0"], "--save_every: must be from 1 to"),
         (["--custom_saves", "1,x"], "steps look like 0,10,50"),
         (["--custom_saves=-5"], "cannot be negative"),
         (["--seed", "-1"], "--seed: must be from 0 to"),
         (["--device", "tpu"], "invalid choice"),
+        (["--threads", "0"], "--threads: must be from 1 to"),
     ],
 )
 def test_options_out_of_range(small_set, classification, capsys, args, message):
