@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from attention_dynamics.cli import InputError, count
+from attention_dynamics.cli import InputError, add_options, count
 
 
 def add_device_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -24,13 +24,11 @@ def add_device_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
         choices=["auto", "cpu", "cuda", "mps"],
         help="device for tensors; auto takes cuda if available, else cpu (default: %(default)s)",
     )
-    group.add_argument(
-        "--threads",
-        type=count,
-        default=1,
-        help="CPU threads; running several jobs in parallel pays off more, because the layers are "
-        "small; the same number is needed to reproduce a run byte for byte (default: %(default)s)",
+    threads = (
+        "CPU threads; running several jobs in parallel pays off more, because the layers are "
+        "small; the same number is needed to reproduce a run byte for byte"
     )
+    add_options(group, threads=(count, 1, threads))
     return group
 
 

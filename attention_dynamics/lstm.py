@@ -29,8 +29,7 @@ class Packing(NamedTuple):
     """How flat sequences are packed.
 
     Attributes:
-        orders: ahead and back, each (tokens,): the flat row at each packed position, sequences read
-            forwards and backwards.
+        orders: ahead and back, each (tokens,): the flat row at each packed position.
         by_length: (batch,) the sequences by descending length.
         ends: (batch,) the packed position of the last token of each of these.
         sizes: how many sequences have a token at step t, for each t below the longest length.
@@ -43,13 +42,11 @@ class Packing(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What one layer and direction needs to pull gradients back; rows are flat, not packed.
+    """The derivatives that one layer and direction needs to pull gradients back; rows are flat.
 
-    Attributes:
-        factors: (tokens, 4, hidden), the derivative of c_t by the pre-activations of i, f and g,
-            and that of h_t by the pre-activation of o.
-        by_cell: (tokens, hidden), the derivative of h_t by c_t.
-        forget: (tokens, hidden), that of c_t by c_(t-1).
+    ``factors`` (tokens, 4, hidden) are those of c_t by the pre-activations of i, f and g, and that
+    of h_t by the pre-activation of o; ``by_cell`` that of h_t by c_t and ``forget`` that of c_t by
+    c_(t-1), each (tokens, hidden).
     """
 
     factors: torch.Tensor
@@ -146,9 +143,8 @@ def recurrence(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """One layer of :func:`lstm_states`, after :func:`input_projection`.
 
-    Returns:
-        States ``(tokens, directions * hidden)``, and the last h and c ``(directions, batch,
-        hidden)``.
+    Returns its states ``(tokens, directions * hidden)``, and the last h and c ``(directions, batch,
+    hidden)``.
     """
     weights = [weight_hh for _, weight_hh, _, _ in _weights(lstm, layer)]
     h, c = initial or _zero_state(lstm, packing)

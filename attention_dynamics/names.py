@@ -65,36 +65,36 @@ class Performance(NamedTuple):
     Attributes:
         label: in words.
         unit: printed after a number out of 100.
-        splits: split of the logs -> (its key in ``metas``, label on that split).
+        val, train: for each split, its key in ``metas`` and its label.
     """
 
     label: str
     unit: str
-    splits: dict[str, tuple[str, str]]
+    val: tuple[str, str]
+    train: tuple[str, str]
+
+    @property
+    def splits(self) -> dict[str, tuple[str, str]]:
+        """Split of the logs -> (its key in ``metas``, label on that split)."""
+        return {"val": self.val, "train": self.train}
 
 
 # Experiment -> kind -> performance.
 PERFORMANCES = {
     "classification": {
         "acc": Performance(
-            "accuracy",
-            "%",
-            {"val": ("test_acc", "test accuracy"), "train": ("train_acc", "training accuracy")},
+            "accuracy", "%", ("test_acc", "test accuracy"), ("train_acc", "training accuracy")
         )
     },
     "translation": {
         "acc": Performance(
             "token accuracy",
             "%",
-            {
-                "val": ("val_acc", "validation token accuracy"),
-                "train": ("train_acc", "training token accuracy"),
-            },
+            ("val_acc", "validation token accuracy"),
+            ("train_acc", "training token accuracy"),
         ),
         "bleu": Performance(
-            "BLEU",
-            "",
-            {"val": ("val_bleu", "BLEU"), "train": ("train_bleu", "BLEU on training pairs")},
+            "BLEU", "", ("val_bleu", "BLEU"), ("train_bleu", "BLEU on training pairs")
         ),
     },
 }

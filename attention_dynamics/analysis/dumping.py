@@ -14,7 +14,7 @@ import torch
 from tqdm import tqdm
 
 from attention_dynamics.analysis.logs import Logs, logs_content, published_layout, wrong_sum
-from attention_dynamics.cli import InputError
+from attention_dynamics.cli import InputError, add_options
 from attention_dynamics.device import add_device_options, peak_memory_mb
 from attention_dynamics.runs.configs import make_log_config, read_log_config
 from attention_dynamics.runs.outputs import Output, output
@@ -31,9 +31,7 @@ ScoreCheckpoint = Callable[[dict, Path], dict]
 
 def add_dump_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that ``eval_dump.py`` has in every folder."""
-    parser.add_argument(
-        "--config", default=DEFAULT_CONFIG, help="model config (default: %(default)s)"
-    )
+    add_options(parser, config=(str, DEFAULT_CONFIG, "model config"))
     parser.add_argument(
         "--layout",
         choices=["ours", "published"],
@@ -76,16 +74,10 @@ def checkpoint_paths(
 ) -> list[Path]:
     """The checkpoint of each entry of the log config.
 
-    Args:
-        args: options of ``eval_dump.py``.
-        config: model config.
-        entries: of the log config.
-        checksum: of the current data.
-        script: name of the training script.
-        length_of: last iteration -> (updates of a run that includes it, option that asks for them).
-
-    Raises InputError if checkpoints are missing, with the command that makes each run with these
-    checkpoints (and the last one) only, or if a run was trained on other data.
+    ``length_of`` returns, for the last iteration of a run, its number of updates and the option of
+    the training ``script`` that asks for them. Raises InputError if a run was trained on data with
+    another ``checksum``, or if checkpoints are missing, with the command that makes each run with
+    these only.
     """
     runs: dict[str, list[dict]] = {}
     for entry in entries:
@@ -134,14 +126,12 @@ def dump_checkpoints(
         settings: everything that determines the dump.
         checkpoints: (entry of the log config, path, settings of its partial result).
         prepare: called if there is something to do; returns the logs without scores, the function
-            that scores a checkpoint, and one that returns (source ids, target) of the whole
-            training set, for the published layout.
+            that scores a checkpoint, and one that returns the training set for
+            :func:`published_layout`.
         summarise: what the checkpoints gave, without their scores -> results for the record.
 
-    Returns:
-        The results in the record; None if the dump was up to date.
-
-    Raises InputError if scores are not finite, ArithmeticError if a row of α does not sum to 1.
+    Returns the results in the record; None if the dump was up to date. Raises InputError if scores
+    are not finite, ArithmeticError if a row of α does not sum to 1.
     """
     path = logs_path(args.dataset)
     with output(path, settings, args.overwrite) as out:

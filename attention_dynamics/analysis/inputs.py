@@ -10,7 +10,7 @@ import numpy as np
 
 from attention_dynamics.analysis.logs import Logs, load_logs
 from attention_dynamics.analysis.statistics import summarise
-from attention_dynamics.cli import InputError, count, seed
+from attention_dynamics.cli import InputError, add_options, count, seed
 from attention_dynamics.names import Performance
 from attention_dynamics.runs.outputs import read_output_record
 from attention_dynamics.runs.paths import check_name, logs_path
@@ -60,17 +60,10 @@ class AnalysisInputs:
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that every analysis of logs and baselines has."""
-    parser.add_argument(
-        "--embed_dim",
-        type=count,
-        default=256,
-        help="embedding size of the baseline to load (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        default=0,
-        help="random seed (shuffles, bootstrap, choice of examples; default: %(default)s)",
+    add_options(
+        parser,
+        embed_dim=(count, 256, "embedding size of the baseline to load"),
+        seed=(seed, 0, "random seed (shuffles, bootstrap, choice of examples)"),
     )
 
 

@@ -34,10 +34,9 @@ def create_logs(
 
     Args:
         dataset: name; the file will be outputs/{dataset}_logs.pkl.
-        src: token ids (src_len,) of each example, special tokens included; the num_val examples of
-            the split "val" first, then those of "train".
-        trg: labels (examples,), 0 or 1; or for models with attention over a source the target token
-            ids (trg_len,) of each example, <s> and </s> included.
+        src: token ids (src_len,) of each example, those of the split "val" first, then "train".
+        trg: labels (examples,), 0 or 1; or the target token ids (trg_len,) of each example, <s> and
+            </s> included.
         num_val: number of examples in the split "val".
         index: position of each example in its data file; by default 0, 1, ... in each split.
 
@@ -72,20 +71,17 @@ def add_checkpoint(
     grad: Scores | None = None,
     **performances: float,
 ) -> None:
-    """Add the scores of one checkpoint.
+    """Add the scores of one checkpoint; docs/own-model.md says what they must be.
 
     Args:
         logs: of :func:`create_logs`.
         run: normal_A (the gold run), normal_B, ... (compared with it) or uniform (gives β^uf).
         iteration: number of updates before the checkpoint.
-        alpha: attention weights, one array per example, (src_len,) or (trg_len - 1, src_len); or
-            all of them one after another in one array. Each row sums to 1.
-        beta: the vote of each source token if it had all the attention, in the same shapes. For
-            labels: the score itself (large = label 1). For targets: the log-probability of the
-            correct target.
-        grad: Δ, minus the derivative of the loss by a gate on each source embedding; or None.
-        performances: what the model achieves: test_acc and train_acc for labels, val_acc and
-            train_acc (and val_bleu, train_bleu) in percent for targets.
+        alpha, beta, grad: one array per example, (src_len,) or (trg_len - 1, src_len); or all of
+            them one after another in one array. Each row of alpha sums to 1; grad (Δ) may be left
+            out.
+        performances: test_acc and train_acc for labels; val_acc and train_acc (and val_bleu,
+            train_bleu) in percent for targets.
 
     Raises InputError when scores do not fit the examples, are not finite, when a row of alpha does
     not sum to 1, or when the checkpoint was added before.

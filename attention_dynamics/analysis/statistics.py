@@ -213,11 +213,8 @@ def two_way_interval(per_row: np.ndarray, example: np.ndarray, seed: int) -> np.
     """``(iterations, 2)``: 95% percentile intervals of means over runs and examples.
 
     Each resample draws runs and examples with replacement. A single run leaves only the examples.
-
-    Args:
-        per_row: ``(runs, iterations, rows)`` agreements; NaN is left out.
-        example: ``(rows,)`` the example of each row; the rows of an example stay together.
-        seed: random seed.
+    ``per_row`` (runs, iterations, rows) are agreements, NaN is left out; the rows of an ``example``
+    (rows,) stay together.
     """
     rng = np.random.default_rng(seed)
     runs = len(per_row)
@@ -230,14 +227,9 @@ def two_way_interval(per_row: np.ndarray, example: np.ndarray, seed: int) -> np.
 def maximum_interval(curve: list[np.ndarray], example: np.ndarray, seed: int) -> tuple:
     """(low, high): the 95% percentile interval of the maximum over iterations of a mean.
 
-    Each resample of the examples chooses its own iteration.
-
-    Args:
-        curve: for each iteration, ``(rows,)`` agreements; NaN is left out.
-        example, seed: as in :func:`two_way_interval`.
-
-    Returns:
-        (nan, nan) if no agreement is defined.
+    Each resample of the examples chooses its own iteration. ``curve`` has agreements (rows,) for
+    each iteration; ``example`` is as in :func:`two_way_interval`. (nan, nan) if no agreement is
+    defined.
     """
     means = _resampled_means(np.array(curve), example, np.random.default_rng(seed))
     return tuple(_percentiles(np.fmax.reduce(means, axis=1)[:, None])[0].tolist())

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import torch
 from torch import nn
 
-from attention_dynamics.cli import InputError, count, step_list
+from attention_dynamics.cli import InputError, add_options, count, step_list
 from attention_dynamics.device import add_device_options
 from attention_dynamics.storage.files import atomic_write, opened
 
@@ -21,21 +21,13 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--uniform", action="store_true", help="uniform attention (the run that gives β^uf)"
     )
-    parser.add_argument(
-        "--config", default="configs/model.json", help="model config (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--save_every",
-        type=count,
-        default=250,
-        help="steps between checkpoints; the paper's grid: 250, in translation 2000 "
-        "(default: %(default)s)",
-    )
-    parser.add_argument(
-        "--custom_saves",
-        type=step_list,
-        default=None,
-        help="additional checkpoint steps, such as 0,10,50 (default: none)",
+    every = "steps between checkpoints; the paper's grid: 250, in translation 2000"
+    custom = "additional checkpoint steps, such as 0,10,50"
+    add_options(
+        parser,
+        config=(str, "configs/model.json", "model config"),
+        save_every=(count, 250, every),
+        custom_saves=(step_list, None, custom),
     )
     parser.add_argument("--overwrite", action="store_true", help="retrain a run from the start")
     add_device_options(parser)

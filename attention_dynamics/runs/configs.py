@@ -110,17 +110,13 @@ def absent_data_error(
 def make_log_config(dataset: str, config: dict, with_grad: bool, overwrite: bool) -> None:
     """Write the log config of ``dataset`` from the finished runs of ``config`` in models/.
 
-    It lists the checkpoints that all of these runs have. Prints its path and what it holds; a run
+    It lists the checkpoints that all of these runs have, and asks for Δ of the gold run if
+    ``with_grad`` (translation; classification always has it). Prints its path and content; a run
     that is left out is named on stderr.
 
-    Args:
-        dataset: its name.
-        config: of the model.
-        with_grad: whether to ask for Δ of the gold run (translation; classification always has it).
-        overwrite: whether to replace a log config of another content.
-
     Raises InputError when a run that the analysis needs is missing, when the runs have no
-    checkpoint in common, or when another log config is there and may not be replaced.
+    checkpoint in common, or when a log config with another content exists and ``overwrite`` is
+    false.
     """
     path = log_config_path(dataset)
     runs = _finished_runs(dataset, config)

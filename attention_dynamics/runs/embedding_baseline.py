@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from attention_dynamics.cli import count, seed
+from attention_dynamics.cli import add_options, count, seed
 from attention_dynamics.device import add_device_options, set_seed, setup_device
 from attention_dynamics.runs.outputs import output
 from attention_dynamics.runs.training import Training
@@ -28,24 +28,12 @@ Baseline = tuple[nn.Module, Callable[[np.ndarray], torch.Tensor], Callable[[], f
 
 def add_embedding_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that ``embedding_beta.py`` has in every folder."""
-    parser.add_argument(
-        "--bsize", type=count, default=64, help="examples in a batch (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--epochs",
-        type=count,
-        default=30,
-        help="passes over the training examples; the paper's grid for classification: 60 "
-        "(default: %(default)s)",
-    )
-    parser.add_argument(
-        "--embed_dim", type=count, default=256, help="embedding size (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        default=0,
-        help="random seed (initialization and data order; default: %(default)s)",
+    add_options(
+        parser,
+        bsize=(count, 64, "examples in a batch"),
+        epochs=(count, 30, "passes over the training examples; 60 in the paper's classification"),
+        embed_dim=(count, 256, "embedding size"),
+        seed=(seed, 0, "random seed (initialization and data order)"),
     )
     parser.add_argument("--overwrite", action="store_true", help="retrain from the start")
     add_device_options(parser)
@@ -60,16 +48,9 @@ def write_baseline(
 ) -> list[float] | None:
     """Train a baseline and write the ``beta()`` of its best epoch to ``path``, with a record.
 
-    An output that is up to date is left alone; an interrupted training resumes.
-
-    Returns the validation losses after 0, 1, ... epochs; None if the output was up to date.
-
-    Args:
-        path: the output.
-        args: options of the script.
-        checksum: checksum of the data.
-        num_examples: number of training examples.
-        build: called after seeding if there is something to do.
+    An output that is up to date is left alone; an interrupted training resumes. ``build`` is called
+    after seeding if there is something to do. Returns the validation losses after 0, 1, ... epochs;
+    None if the output was up to date.
     """
     set_seed(args.seed)
     device = setup_device(args.device, args.threads)
@@ -97,16 +78,11 @@ def train_baseline(
 ) -> list[float]:
     """Train ``model`` with Adam; it ends as it was after the epoch with the lowest validation loss.
 
-    The untrained model counts as a start; in the published code it never wins.
+    The untrained model counts as a start; in the published code it never wins. ``args`` has bsize,
+    epochs and seed, and may have lr (1e-3); ``settings`` are those of the resume state at
+    ``state_path`` (None for none).
 
-    Args:
-        model, loss_of, validation_loss: see ``Baseline``.
-        num_examples: number of training examples.
-        args: with bsize, epochs and seed; and lr, 1e-3 by default.
-        state_path, settings: resume state (None for none) and the settings that it belongs to.
-
-    Returns:
-        The validation losses after 0, 1, ... epochs. Raises RunError if one is not finite.
+    Returns the validation losses after 0, 1, ... epochs. Raises RunError if one is not finite.
     """
     fused = next(model.parameters()).device.type != "mps"
     optimizer = torch.optim.Adam(model.parameters(), lr=getattr(args, "lr", 1e-3), fused=fused)

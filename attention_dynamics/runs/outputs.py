@@ -72,17 +72,12 @@ def output(
                 return
             out.write(compute(), {"accuracy": 0.9})
 
+    ``settings`` (as JSON) determine the content; the record is the .json file beside ``path``.
     Unfinished work with the same settings is resumed: partial results through ``out.partial``, a
-    training through ``out.state_path``.
-
-    Args:
-        path: the output; its record is the .json file beside it.
-        settings: everything that determines the content, as JSON.
-        overwrite: whether to start again, without unfinished work and even if ``path`` is current.
-        replace_stale: whether to replace a file with different settings without ``overwrite``.
+    training through ``out.state_path``; ``overwrite`` removes it and starts again.
 
     Raises RunError if another process is writing the output, and InputError if it exists with
-    different settings and may not be replaced.
+    different settings and neither ``overwrite`` nor ``replace_stale`` is true.
     """
     with locked(path):
         out = Output(path, settings)

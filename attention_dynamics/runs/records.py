@@ -82,12 +82,8 @@ def check_same_settings(what: str, earlier: dict, now: dict) -> None:
 def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
     """Open the run ``folder`` for writing; False if this run is already finished there.
 
-    An unfinished run with the same settings keeps its resume state and its checkpoints.
-
-    Args:
-        folder: directory of the run.
-        settings: everything that determines the weights (seed, config, data checksum, steps, ...).
-        overwrite: whether to replace a run with different settings, or a finished one.
+    An unfinished run with the same ``settings``, which are everything that determines the weights,
+    keeps its resume state and its checkpoints; ``overwrite`` replaces any run.
 
     Raises InputError, which names the difference, if ``folder`` holds a run with different settings
     and ``overwrite`` is false.

@@ -75,15 +75,10 @@ class Training:
         every: int,
         notes: dict | None = None,
     ):
-        """Nothing is read or changed before ``with``.
+        """``settings`` determine the weights: a state at ``path`` with different ones is rejected.
 
-        Args:
-            path: file of the state; None saves no state.
-            settings: everything that determines the weights; a state with different settings is
-                rejected.
-            model, optimizer: the trained model and its optimizer, on their device.
-            every: steps between states; more if writing them takes too long.
-            notes: initial value.
+        A state is saved ``every`` so many steps (fewer if writing them takes too long), and none if
+        ``path`` is None. ``notes`` are the initial value.
         """
         self.path, self.settings, self.every = path, settings, every
         self.model, self.optimizer = model, optimizer
@@ -144,15 +139,10 @@ class Training:
                 self.write()
 
     def check_finite(self, loss: torch.Tensor, examples: np.ndarray | None = None) -> torch.Tensor:
-        """Return ``loss`` (), after a check that it is finite.
+        """Return ``loss`` (), after a check that it is finite; RunError, which names ``examples``,
+        if not.
 
         On a GPU the check waits for the next state or checkpoint, so that no step is synchronized.
-
-        Args:
-            loss: loss of the batch, or a value that is finite if and only if the loss is.
-            examples: numbers of the examples in the batch, for the error message.
-
-        Raises RunError if the loss is not finite.
         """
         self._examples = examples
         self._losses.append((self.step, loss.detach(), examples))

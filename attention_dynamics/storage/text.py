@@ -25,9 +25,8 @@ def has_lone_surrogate(text: str) -> bool:
 def text_lines(stream: BinaryIO, where: str) -> Iterator[str]:
     """The lines of a UTF-8 stream, each with its line end and without byte-order marks.
 
-    Only ``\\n`` ends a line: texts hold form feeds and Unicode separators at which
-    ``str.splitlines`` would split. A byte-order mark may start any line, since files with one get
-    concatenated.
+    Only ``\\n`` ends a line: texts hold form feeds and Unicode separators. A byte-order mark may
+    start any line, since files with one get concatenated.
 
     Raises InputError, which names ``where`` and the line, for other encodings and for a line longer
     than ``LONGEST``.
@@ -53,15 +52,10 @@ def text_lines(stream: BinaryIO, where: str) -> Iterator[str]:
 def delimited_rows(
     lines: Iterator[str], where: str, delimiter: str, quoting: bool
 ) -> Iterator[tuple[int, list[str]]]:
-    """(line number of the row's end, fields) of each row that is not blank.
+    """(line number of the row's end, fields) of each row of the file ``where`` that is not blank.
 
-    Args:
-        lines: with their line ends.
-        where: the file, for errors.
-        delimiter: between fields.
-        quoting: whether ``"..."`` encloses a field, as in CSV; without it, quotes are text.
-
-    Raises InputError for broken quoting, and for a row with more or fewer fields than the first.
+    With ``quoting``, ``"..."`` encloses a field, as in CSV; without it, quotes are text. Raises
+    InputError for broken quoting, and for a row with more or fewer fields than the first.
     """
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     rows = reader if quoting else (line.rstrip("\r\n").split(delimiter) for line in lines)

@@ -19,7 +19,6 @@ from attention_dynamics.runs.records import begin_run
 from attention_dynamics.storage.files import (
     atomic_write,
     read_json,
-    sha256,
     write_json,
     write_text,
     write_together,
@@ -75,15 +74,6 @@ def test_malformed_json_names_file_and_position(tmp_path, content, message):
     (tmp_path / "x.json").write_bytes(content)
     with pytest.raises(InputError, match=rf"config .*x.json .*{message}"):
         read_json(tmp_path / "x.json", "config")
-
-
-def test_checksum_of_a_folder_sees_names_and_contents(tmp_path):
-    write_text(tmp_path / "d" / "a", "1")
-    first = sha256(tmp_path / "d")
-    write_text(tmp_path / "d" / "a", "2")
-    second = sha256(tmp_path / "d")
-    (tmp_path / "d" / "a").rename(tmp_path / "d" / "b")
-    assert len({first, second, sha256(tmp_path / "d")}) == 3
 
 
 def test_run_folders_are_named_as_published():

@@ -115,35 +115,6 @@ def test_published_gradients_may_cover_one_split_only(tmp_path):
     assert not back.has_scores("normal_A", 0, "grad", "train")
 
 
-def test_the_file_is_hardly_larger_than_its_numbers(tmp_path):
-    rng = np.random.default_rng(0)
-    src = Ragged.from_rows([np.full(length, 7) for length in rng.integers(100, 300, 200)])
-    logs = Logs("big", src, np.zeros(200, int), {"val": 100, "train": 100}, np.arange(200))
-    for t in range(20):
-        for kind in ("alpha", "beta", "grad"):
-            logs.arrays["normal_A", t, kind] = rng.random(logs.num_scores, dtype=np.float32)
-    save_logs(tmp_path / "big_logs.pkl", logs)
-    raw = 60 * 4 * logs.num_scores
-    assert raw < (tmp_path / "big_logs.pkl").stat().st_size < 1.1 * raw
-
-
-class Hostile:
-    def __reduce__(self):
-        return Path.touch, (Path("pwned"),)
-
-
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_pickle_that_asks_for_code_is_refused_by_name(tmp_path, monkeypatch, protocol):
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "evil_logs.pkl"
-    path.write_bytes(pickle.dumps({"metas": {}, "data": [Hostile()]}, protocol=protocol))
-    with pytest.raises(
-        InputError, match=r"evil_logs.pkl asks for .*touch|getattr.* not plain data"
-    ):
-        load_logs(path)
-    assert not (tmp_path / "pwned").exists()
-
-
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_plain_data_and_arrays_are_admitted(tmp_path, protocol):
     value = {

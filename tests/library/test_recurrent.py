@@ -53,15 +53,6 @@ def test_states_and_gradients_equal_the_packed_layer(
     torch.testing.assert_close(results[0][0], results[1][0], rtol=0, atol=1e-6)
 
 
-def test_lstm_states_reject_a_second_derivative():
-    lstm = nn.LSTM(3, 2)
-    flat = torch.randn(4, 3, requires_grad=True)
-    states, _ = lstm_states(lstm, flat, torch.tensor([4]))
-    (grad,) = torch.autograd.grad(states.pow(2).sum(), flat, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        grad.sum().backward()
-
-
 @pytest.mark.parametrize("from_zero", [True, False])
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_pulled_back_gradients_equal_those_of_a_pass_for_each_replica(bidirectional, from_zero):
@@ -124,13 +115,3 @@ def test_tokens_that_share_a_row_add_their_gradients_up():
     gradients = [torch.autograd.grad((s**2).sum(), leaves) for s in (shared, apart)]
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
-
-
-def test_long_and_short_together():
-    torch.manual_seed(0)
-    lstm = nn.LSTM(5, 4, bidirectional=True)
-    lengths = torch.tensor([2, 600, 1, 30, 2])
-    flat = torch.randn(int(lengths.sum()), 5)
-    with torch.no_grad():
-        fast, slow = lstm_states(lstm, flat, lengths)[0], packed(lstm, flat, lengths)[0]
-    torch.testing.assert_close(fast, slow, rtol=0, atol=1e-6)

@@ -179,36 +179,6 @@ def test_what_is_not_finite_ends_the_run_and_is_never_kept(tmp_path, monkeypatch
     assert load_state(tmp_path / "state", {})["step"] == 4
 
 
-def test_a_diverging_classifier_names_step_examples_and_checkpoint(
-    small_set, classification, monkeypatch
-):
-    module, calls = classification.train_classifier, []
-    bce = module.F.binary_cross_entropy_with_logits
-
-    class Functional:
-        @staticmethod
-        def binary_cross_entropy_with_logits(score, labels):
-            calls.append(len(labels))
-            return bce(score, labels) * (float("inf") if len(calls) == 8 else 1)
-
-    monkeypatch.setattr(module, "F", Functional)
-    args = ["--dataset", "small", "--seed", "20", "--steps", "12", "--save_every", "5"]
-    with pytest.raises(RunError) as error:
-        module.main(args)
-    examples = list(module.batches(70, 8, 12, 20))[7]
-    folder = Path("models/small/h_dim=6,b_size=8,seed=20,normal")
-    assert str(error.value) == (
-        f"the loss of step 7 is inf (training examples {', '.join(map(str, examples))}): training "
-        f"has diverged; the last good checkpoint is {folder}/model5"
-    )
-    assert sorted(os.listdir(folder)) == ["model0", "model5", "state", "unfinished.json"]
-    monkeypatch.setattr(module, "F", torch.nn.functional)
-    module.main(args)  # whatever it was: the same command goes on from the last state
-    resumed = (folder / "model11").read_bytes()
-    module.main([*args, "--overwrite"])
-    assert (folder / "model11").read_bytes() == resumed
-
-
 # --- run folders ---
 
 
@@ -355,11 +325,3 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):
     with locked(tmp_path / "run"):
         assert os.listdir(tmp_path) == [".run.lock"]
     assert os.listdir(tmp_path) == []
-
-
-def test_two_trainings_of_one_run(small_set, classification):
-    """The folder is held by this very process: the other one ends with exit code 1."""
-    folder = Path("models/small/h_dim=6,b_size=8,seed=20,normal")
-    with locked(folder), pytest.raises(RunError, match="is being written by process"):
-        classification.train_classifier.main(["--dataset", "small", "--seed", "20"])
-    assert not folder.exists()
