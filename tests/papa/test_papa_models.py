@@ -1,11 +1,10 @@
-"""papa/models.py, attention.py, deberta.py: published numbers, stock models, plain reference."""
+"""PAPA's models and their plain reference: published numbers, stock models, each other."""
 
 import copy
 
 import pytest
 import torch
-from conftest import GOLDEN, ROOT, load_folder, plain_reference
-from torch.profiler import ProfilerActivity, profile
+from conftest import GOLDEN, ROOT, load_folder, plain_reference, run_script
 from transformers import (
     AlbertConfig,
     AutoConfig,
@@ -41,14 +40,8 @@ CONFIGS = {
     "xlm-roberta": XLMRobertaConfig(**SIZES, pad_token_id=1),
     "electra": ElectraConfig(**SIZES, embedding_size=16),
     "distilbert": DistilBertConfig(
-        dim=32,
-        n_layers=LAYERS,
-        n_heads=HEADS,
-        hidden_dim=48,
-        vocab_size=60,
-        max_position_embeddings=40,
-        initializer_range=0.3,
-        num_labels=3,
+        dim=32, n_layers=LAYERS, n_heads=HEADS, hidden_dim=48, vocab_size=60, num_labels=3,
+        max_position_embeddings=40, initializer_range=0.3,
     ),
     "deberta": DebertaConfig(
         **SIZES, **RELATIVE, pos_att_type=["c2p", "p2c"], max_relative_positions=-1
@@ -57,7 +50,7 @@ CONFIGS = {
     "deberta, short": DebertaConfig(
         **SIZES, **RELATIVE, pos_att_type=["p2c"], max_relative_positions=5
     ),
-}
+}  # fmt: skip
 SOME = [[1, 2], [0, 1, 2, 3]]  # constant heads of each layer
 ALL = [[0, 1, 2, 3]] * LAYERS
 NONE = [[]] * LAYERS
@@ -82,13 +75,8 @@ def golden() -> dict:
 
 
 def settings(static=NONE, task="sequence", mixed=False, pooler=True, length=LENGTH) -> dict:
-    return {
-        "task": task,
-        "max_length": length,
-        "static_heads": static,
-        "mixed": mixed,
-        "pooler": pooler,
-    }
+    layout = {"task": task, "max_length": length, "pooler": pooler}
+    return {**layout, "static_heads": static, "mixed": mixed}
 
 
 def stock_encoder(family: str, seed: int = 0):
@@ -212,6 +200,41 @@ def test_recorded_heads_give_the_published_sums(papa, golden, batch):
     close(torch.stack([heads.sums for heads in layers]).float(), golden["attention_sums"])
 
 
+@pytest.mark.parametrize("batch", (1, 5, 12))
+def test_reference_gives_the_published_averages(plain, golden, batch):
+    encoder = AutoModel.from_pretrained(GOLDEN / "papa" / "encoder").eval()
+    ids, valid = golden["input_ids"].split(batch), golden["attention_mask"].split(batch)
+    sums, patterns, avgs = plain.averages(encoder, zip(ids, valid, strict=True))
+    close(sums, golden["attention_sums"])
+    close(avgs, golden["avgs"])
+    close(patterns, golden["attention_patterns_sums"], 0)
+
+
+@pytest.mark.parametrize("case", CASES)
+@torch.no_grad()
+def test_reference_gives_the_published_results(plain, golden, case):
+    number = int(case.removeprefix("constant=")) if case.startswith("constant=") else 0
+    encoder = plain.PlainEncoder(
+        AutoModel.from_pretrained(GOLDEN / "papa" / "encoder"),
+        golden["avgs"],
+        golden["sorted_heads"][:number],
+        case == "mixed",
+    )
+    if case == "mixed":
+        encoder.lambdas.data.copy_(golden["lambdas"])
+    sequences = plain.SequenceClassifier(encoder, 16, 3).eval()
+    sequences.pooler.load_state_dict(golden["pooler"])
+    sequences.classifier.load_state_dict(golden["classifier"])
+    tokens = plain.TokenClassifier(encoder, 3).eval()
+    tokens.load_state_dict(golden["token_head"], strict=False)
+    ids, valid, expected = golden["input_ids"], golden["attention_mask"], golden["results"][case]
+    states = encoder(ids, valid)
+    close(states[-1] * valid.unsqueeze(2), expected["last_hidden_valid"])
+    close(sequences.pooler(states, valid), expected["pooled"])
+    close(sequences(ids, valid), expected["logits"])
+    close(tokens(ids, valid), expected["token_logits"])
+
+
 def test_write_order_gives_the_published_order(papa, golden, tmp_path):
     papa.constants.write_order(tmp_path, golden["lambdas"], {})
     assert papa.constants.load_order(tmp_path, 3, 4) == golden["sorted_heads"]
@@ -234,6 +257,27 @@ def test_models_without_constant_heads_are_the_stock_model(papa, family):
     assert family.startswith("deberta") or all(heads.ran for heads in model.layers)
 
 
+PLAIN = ("bert", "roberta", "deberta", "deberta, short")
+
+
+@pytest.mark.parametrize("family", PLAIN)
+@torch.no_grad()
+def test_reference_without_constants_is_the_stock_model(plain, family):
+    """Their dropout too: a seed drops the same weights."""
+    stock, batch = stock_encoder(family), some_batch(family)
+    encoder = plain.PlainEncoder(stock).eval()
+    expected = stock(**batch, output_hidden_states=True, output_attentions=True)
+    states = encoder(*batch.values())
+    close(states, expected.hidden_states)
+    close(tuple(encoder.attentions), expected.attentions)
+    assert encoder.attentions[0].std() > 0.05  # not uniform: scores count
+    torch.manual_seed(2)
+    expected = stock.train()(**batch).last_hidden_state
+    torch.manual_seed(2)
+    close(encoder.train()(*batch.values())[-1], expected)
+    assert not torch.allclose(states[-1], expected, atol=1e-2)
+
+
 def reference_states(plain, stock, batch, constants=None, static=NONE, lambdas=None):
     heads = [(layer, head) for layer in range(LAYERS) for head in static[layer]]
     encoder = plain.PlainEncoder(copy.deepcopy(stock), constants, heads, lambdas is not None)
@@ -244,7 +288,7 @@ def reference_states(plain, stock, batch, constants=None, static=NONE, lambdas=N
 
 
 @pytest.mark.parametrize("static", (SOME, ALL), ids=("some", "all"))
-@pytest.mark.parametrize("family", ("bert", "roberta", "deberta", "deberta, short"))
+@pytest.mark.parametrize("family", PLAIN)
 @torch.no_grad()
 def test_constant_heads_match_the_reference(papa, plain, family, static):
     stock, batch, constants = stock_encoder(family), some_batch(family), some_constants()
@@ -302,54 +346,24 @@ def test_examples_are_independent_of_batch_and_padding(papa, family):
             close(alone[0], all_of_them[number, places])
 
 
-def test_constant_context_of_an_empty_row_is_zero(papa):
-    constants = torch.tensor([[[0.0, 0.0, 0.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]]])
-    value = torch.tensor([1.0, 10.0, 100.0]).view(1, 1, 3, 1)
-    valid = torch.tensor([[True, False, True]])
-    expected = [0.0, 0.0, 0.0]  # no constant; padding; all constants on padding
-    close(
-        papa.attention.constant_context(constants, value, valid, 0.0).flatten().tolist(),
-        expected,
-        0,
-    )
-    expected = [0.0, 0.2 + 3 + 50, 10.0]
-    found = papa.attention.constant_context(constants, value, None, 0.0).flatten()
-    close(found, torch.tensor(expected), 1e-5)
-    negative = constants.clone()
-    negative[0, 1] = torch.tensor([0.5, 0.0, -0.5])  # training may lead there: the norm is 1
-    found = papa.attention.constant_context(negative, value, valid.fill_(True), 0.0).flatten()
-    close(found, torch.tensor([0.0, 0.5 - 50, 10.0]), 1e-5)
+def test_constants_are_masked_and_normalized_as_computed_by_hand(papa, plain):
+    """Of each query: no constant; one or two valid keys; a negative constant (after training)."""
+    constants = torch.tensor([[[0, 0, 0], [0.2, 0.3, 0.5], [0.6, 0, 0.2], [0.5, 0, -0.5]]])
+    constants = torch.cat([constants, torch.zeros(1, 4, 1)], dim=2)  # of the fourth key
+    valid = torch.tensor([[True, False, True, True]])
+    rows = torch.tensor([[0, 0, 0, 0], [0, 0, 0, 0], [0.75, 0, 0.25, 0], [0.5, 0, -0.5, 0]])
+    close(plain.masked_normalized(constants, valid.float())[0, 0], rows)
+    value = torch.tensor([1.0, 10.0, 100.0, 1000.0])
+    found = papa.attention.constant_context(constants, value.view(1, 1, 4, 1), valid, 0.0)
+    close(found.flatten(), rows @ value)
+    rows[1] = constants[0, 1]
+    found = papa.attention.constant_context(constants, value.view(1, 1, 4, 1), None, 0.0)
+    close(found.flatten(), rows @ value)
 
 
-# --- computation ---
-
-
-def products(model, batch) -> list[str]:
-    """The matrix products and softmaxes of a forward pass, by operator."""
-    with torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as trace:
-        model.states(**batch)
-    names = ("addmm", "mm", "bmm", "baddbmm", "scaled_dot_product", "softmax", "attention")
-    counted = [
-        (event.key.removeprefix("aten::"), event.count)
-        for event in trace.key_averages()
-        if event.key.startswith("aten::") and any(name in event.key for name in names)
-    ]
-    return sorted(name for name, count in counted for _ in range(count))
-
-
-@pytest.mark.parametrize("family", ("bert", "roberta", "deberta"))
-def test_layers_of_constant_heads_compute_no_queries_keys_or_softmax(papa, family):
-    stock, batch = stock_encoder(family), some_batch(family)
-    stock_products = products(make_model(papa, family, copy.deepcopy(stock)), batch)
-    assert any("softmax" in name or "attention" in name for name in stock_products)
-    model = make_model(papa, family, stock, some_constants(), static=ALL)
-    found = products(model, batch)
-    assert not any("softmax" in name or "attention" in name for name in found), found
-    # A layer has values, output and two feed-forward maps; constants: values, and norms.
-    linear = sum(name in ("addmm", "mm") for name in found)
-    assert found.count("addmm") == 4 * LAYERS, found
-    assert found.count("bmm") == LAYERS, found
-    assert linear - found.count("addmm") in (LAYERS, 2 * LAYERS), found
+@pytest.mark.parametrize("family", PLAIN)
+def test_layers_of_constant_heads_have_no_queries_and_keys(papa, family):
+    model = make_model(papa, family, static=ALL)
     names = [name for name, _ in model.named_parameters()]
     assert not any(part in name for name in names for part in ("query", "key", "pos_"))
 
@@ -392,30 +406,21 @@ def test_new_heads_have_the_published_initial_weights(papa):
 
 def test_training_computes_labelled_tokens_only(papa):
     """With the loss and the gradients of all tokens."""
-    model = make_model(
-        papa, "bert", stock_encoder("bert"), some_constants(), static=SOME, task="token"
-    )
+    model = make_model(papa, "bert", None, some_constants(), static=SOME, task="token")
     model.freeze()
     batch = some_batch()
     labels = torch.randint(0, 3, (4, LENGTH), generator=torch.manual_seed(6))
     labels = labels.where((batch["attention_mask"] > 0) & (labels != 1), -100)
-    counted = labels != -100
-    losses, gradients, logits = [], [], None
+    outputs, gradients = [], []
     for training in (False, True):
         model.head.train(training)  # its layers have no dropout
-        output = model(**batch, labels=labels)
-        output.loss.backward()
-        losses.append(output.loss.detach())
+        outputs.append(model(**batch, labels=labels))
+        outputs[-1].loss.backward()
         gradients.append(torch.cat([p.grad.flatten() for p in model.head.parameters()]))
         model.zero_grad()
-        if training:
-            assert output.logits.shape == (int(counted.sum()), 3)
-            close(output.logits, logits[counted], 1e-6)
-        logits = output.logits
-    close(losses[1], losses[0], 1e-6)
+    close(outputs[1].logits, outputs[0].logits[labels != -100], 1e-6)
+    close(outputs[1].loss, outputs[0].loss, 1e-6)
     close(gradients[1], gradients[0], 1e-6)
-    scores = model.eval()(**batch).logits.log_softmax(-1)[counted]
-    close(losses[0], -scores.gather(1, labels[counted][:, None]).mean().detach(), 1e-6)
 
 
 def test_task_loss_ignores_unlabelled_tokens(papa):
@@ -431,18 +436,23 @@ def test_task_loss_ignores_unlabelled_tokens(papa):
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("config", "reason"),
     (
-        RemBertConfig(**SIZES, input_embedding_size=16, output_embedding_size=16),
-        DebertaV2Config(**SIZES),
-        AlbertConfig(**SIZES),
+        (RemBertConfig(**SIZES, input_embedding_size=16), "they ignore the attention registry"),
+        (DebertaV2Config(**SIZES), "expected 2 attention layers, found 0"),
+        (AlbertConfig(**SIZES), "expected 2 attention layers, found 1"),
     ),
-    ids=("ignores the registry", "other names", "shared layers"),
 )
-def test_encoders_with_other_attention_are_rejected(papa, config):
+def test_encoders_with_other_attention_are_rejected(papa, config, reason):
     config.papa = settings(static=SOME)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=f"{config.model_type}: the attention .*{reason}"):
         papa.models.PapaModel(config)
-    message = str(caught.value)
-    assert message.startswith(config.model_type)
-    assert "attention" in message
+
+
+def test_benchmark_runs(tmp_path):
+    options = ["--quick", "--rounds", "1", "--models", "minilm"]
+    process = run_script("benchmarks/papa.py", *options, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    for row in ("8 of 8 heads constant, beside sdpa", "layers x batch", "step on cached states"):
+        assert row in process.stdout
+    assert not list(tmp_path.iterdir())  # --quick writes no results
