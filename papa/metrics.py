@@ -4,14 +4,8 @@ import numpy as np
 
 IGNORED = -100  # the label of a position without one, as torch's cross entropy skips it
 
-_MAIN = {
-    "cola": "matthews_correlation",
-    "mrpc": "f1",
-    "qqp": "f1",
-    "stsb": "pearson",
-    "ner": "f1",
-    "chunk": "f1",
-}
+_MAIN = {"cola": "matthews_correlation", "stsb": "pearson"}
+_MAIN |= dict.fromkeys(("mrpc", "qqp", "ner", "chunk"), "f1")
 
 
 def main_metric(task_name: str | None, entity_level: bool = False) -> str:
@@ -38,12 +32,15 @@ def metrics(task_name: str | None, logits: np.ndarray, labels: np.ndarray) -> di
         ``combined_score``, as in the library's GLUE script. A correlation is 0 if one side does
         not vary.
     """
+    from scipy.stats import pearsonr, spearmanr
     from sklearn.metrics import f1_score, matthews_corrcoef
 
     logits, labels = np.asarray(logits), np.asarray(labels)
     if logits.shape[1] == 1:
         values = logits[:, 0]
-        scores = {name: _correlation(name, values, labels) for name in ("pearson", "spearmanr")}
+        varies = np.ptp(values) > 0 and np.ptp(labels) > 0
+        functions = {"pearson": pearsonr, "spearmanr": spearmanr}
+        scores = {n: float(f(values, labels)[0]) if varies else 0.0 for n, f in functions.items()}
         if task_name is None:
             return {"mse": float(np.mean((values - labels) ** 2)), **scores}
     else:
@@ -56,15 +53,6 @@ def metrics(task_name: str | None, logits: np.ndarray, labels: np.ndarray) -> di
     if len(scores) > 1:
         scores["combined_score"] = float(np.mean(list(scores.values())))
     return scores
-
-
-def _correlation(name: str, values: np.ndarray, labels: np.ndarray) -> float:
-    from scipy import stats
-
-    if np.ptp(values) == 0 or np.ptp(labels) == 0:
-        return 0.0
-    function = {"pearson": stats.pearsonr, "spearmanr": stats.spearmanr}[name]
-    return float(function(values, labels)[0])
 
 
 def token_metrics(

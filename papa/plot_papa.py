@@ -47,12 +47,7 @@ class Order(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """The output of run_papa_*_avgs_creator.py.
-
-    Attributes:
-        averages: (layer, head, L, L) mean attention of query (rows) and key, 0 if never used.
-        used: (number,) the positions at which any training example has a token.
-    """
+    """Mean attention (layer, head, query, key), and the positions at which any token was seen."""
 
     averages: np.ndarray
     used: np.ndarray

@@ -10,6 +10,7 @@ which constant attention cannot do.
 """
 
 import argparse
+import itertools
 import random
 import sys
 from pathlib import Path
@@ -56,17 +57,14 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    pairs = make_pairs(sum(SIZES.values()), args.seed)
-    folder = Path(args.output_dir)
-    first = 0
+    pairs = iter(make_pairs(sum(SIZES.values()), args.seed))
     for split, size in SIZES.items():
         rows = ["index\tsentence1\tsentence2\tlabel\n"]
-        for index, (*texts, entailed) in enumerate(pairs[first : first + size]):
+        for index, (premise, hypothesis, entailed) in enumerate(itertools.islice(pairs, size)):
             label = "entailment" if entailed else "not_entailment"
-            rows.append("\t".join((str(index), *texts, label)) + "\n")
-        write_text(folder / f"{split}.tsv", "".join(rows))
-        first += size
-    print(f"{SIZES['train']} and {SIZES['dev']} pairs in {folder}/", file=sys.stderr)
+            rows.append(f"{index}\t{premise}\t{hypothesis}\t{label}\n")
+        write_text(Path(args.output_dir, f"{split}.tsv"), "".join(rows))
+    print(f"{SIZES['train']} and {SIZES['dev']} pairs in {args.output_dir}/", file=sys.stderr)
 
 
 if __name__ == "__main__":
