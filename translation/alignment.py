@@ -44,8 +44,8 @@ def alignment_rows(dataset: str, logs: Logs, pieces: SentencePieceProcessor) -> 
     AER = 1 - 2 |A ∩ S| / (|A| + |S|), with S the true links (all of them sure) and A one link for
     each target word, to the source word of the highest score. The score between two words is, for α
     of the gold run, the sum over the pieces of the source word, for β of the uniform run the
-    highest of them; then in both the mean over the pieces of the target word. <s> and </s> are no
-    words. "chance" is the exact expectation for source words drawn at random.
+    highest of them; then in both the mean over the pieces of the target word. "chance" is the exact
+    expectation for source words drawn at random.
 
     Empty if the dataset has no truth; None where a run has no such checkpoint, or its scores are
     NaN. Raises InputError when the truth does not fit the logs.
@@ -67,7 +67,7 @@ def alignment_rows(dataset: str, logs: Logs, pieces: SentencePieceProcessor) -> 
 
 
 def error_rate(scores: Ragged, links: Ragged) -> float | None:
-    """AER of the first arg-max source word of each target word.
+    """AER of the first arg-max source word of each target word; None if a score is NaN.
 
     Args:
         scores: a row for each target word, a value for each source word of its sentence.
@@ -79,7 +79,7 @@ def error_rate(scores: Ragged, links: Ragged) -> float | None:
 
 
 def _rate(found: float, links: Ragged) -> float:
-    """AER when ``found`` of the true links are among those of the target words, one of each."""
+    """AER when the links of the target words, one of each, include ``found`` true ones."""
     return float(1 - 2 * found / (len(links) + links.values.sum()))
 
 
@@ -117,12 +117,10 @@ class WordGrid:
         self.cell_of_kept = self._cell[np.cumsum(new) - 1]
 
     def scores(self, values: Ragged, over_source: np.ufunc) -> Ragged:
-        """Scores between words from those between pieces, which are rows of the logs.
+        """Scores between words, of ``values``: all rows of the validation pairs in the logs.
 
-        Args:
-            values: all rows of the validation pairs.
-            over_source: np.add or np.maximum, over the pieces of a source word; over those of a
-                target word the mean is taken.
+        ``over_source``, np.add or np.maximum, joins the pieces of a source word; those of a target
+        word are averaged.
         """
         of_words = over_source.reduceat(values.values[self.kept].astype(np.float64), self._runs)
         total = np.bincount(self._cell, of_words, minlength=self.offsets[-1])

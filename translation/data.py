@@ -39,14 +39,13 @@ class Layout(NamedTuple):
 
     def paths(self, split: str) -> tuple[Path, Path]:
         """The source and the target file of "train" or "val"."""
-        stem = "train" if split == "train" else self.val
-        folder = Path("data") / self.folder
+        stem, folder = "train" if split == "train" else self.val, self.about.parent
         return folder / f"{stem}.{self.src}", folder / f"{stem}.{self.trg}"
 
     @property
     def pieces(self) -> Path:
         """The sentencepiece model."""
-        return Path("data") / self.folder / f"{Path(self.folder).name}.model"
+        return self.about.with_name(f"{self.folder}.model")
 
     @property
     def about(self) -> Path:
@@ -226,13 +225,12 @@ def has_text(sentence: str) -> bool:
     return any(character.isprintable() and character != " " for character in sentence)
 
 
-def check_counts(paths, counts: tuple[int, int]) -> None:
+def check_counts(paths, counts: list[int]) -> None:
     """Raise InputError if the two sides have different numbers of sentences."""
-    first, second = counts
-    if first != second:
+    if counts[0] != counts[1]:
         raise InputError(
-            f"{paths[0]} has {first} sentences, but {paths[1]} has {second}: they must be aligned "
-            "line by line"
+            f"{paths[0]} has {counts[0]} sentences, but {paths[1]} has {counts[1]}: they must be "
+            "aligned line by line"
         )
 
 
@@ -244,7 +242,7 @@ def _read_lists(paths: tuple[Path, Path]) -> tuple[list[tuple[str, str]], int]:
             isinstance(text, str) and not has_lone_surrogate(text) for text in side
         ):
             raise InputError(f"data file {path} must be a JSON list of sentences (valid Unicode)")
-    check_counts(paths, tuple(map(len, sides)))
+    check_counts(paths, [*map(len, sides)])
     return [(src.strip(), trg.strip()) for src, trg in zip(*sides, strict=True)], len(sides[0])
 
 
@@ -260,7 +258,7 @@ def _read_lines(paths: tuple[Path, Path], layout: Layout) -> tuple[list[tuple[st
                 counts.append(sum(1 for _ in lines))
         except UnicodeDecodeError as error:
             raise InputError(f"{path} is not UTF-8 text: {error.reason}") from None
-    check_counts(paths, tuple(counts))
+    check_counts(paths, counts)
     endings = (f".{layout.src}", f".{layout.trg}")
     fields = [("src", RawField()), ("trg", RawField())]
     read = TranslationDataset(str(paths[0]).removesuffix(endings[0]), endings, fields)

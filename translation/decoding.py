@@ -19,11 +19,7 @@ _SENTENCES, _TOKENS = 64, 4096
 
 
 def translate(
-    model: AttentionTranslator,
-    src: Ragged,
-    pieces: SentencePieceProcessor,
-    device: torch.device,
-    beam_size: int = BEAM_SIZE,
+    model, src: Ragged, pieces: SentencePieceProcessor, device, beam_size: int = BEAM_SIZE
 ) -> list[str]:
     """The translations of encoded source sentences, as text."""
     return pieces.decode(beam_search(model, src, device, beam_size))
@@ -63,20 +59,14 @@ def beam_search(
     training = model.training
     model.eval()
     found: list[list[int]] = [[]] * len(src)
-    progress = tqdm(
-        total=len(src), unit="sentence", desc="beam search", leave=False,
-        disable=not sys.stderr.isatty(),
-    )  # fmt: skip
-    for examples in batches_by_length(src.lengths, _SENTENCES, _TOKENS):
+    batches = batches_by_length(src.lengths, _SENTENCES, _TOKENS)
+    hidden = not sys.stderr.isatty()
+    for examples in tqdm(batches, unit="batch", desc="beam search", leave=False, disable=hidden):
         batch = src.take(examples)
-        best = _search(
-            model, torch.from_numpy(batch.values), torch.from_numpy(batch.lengths), device,
-            beam_size, max_len,
-        )  # fmt: skip
-        for example, ids in zip(examples, best, strict=True):
-            found[example] = ids
-        progress.update(len(examples))
-    progress.close()
+        ids, lengths = torch.from_numpy(batch.values), torch.from_numpy(batch.lengths)
+        best = _search(model, ids, lengths, device, beam_size, max_len)
+        for example, translation in zip(examples, best, strict=True):
+            found[example] = translation
     model.train(training)
     return found
 

@@ -58,9 +58,7 @@ class BagOfPieces(torch.nn.Module):
 
 
 def build(train: Pairs, val: Pairs, vocab: int, embed_dim: int, device: torch.device) -> Baseline:
-    """The untrained model, its summed loss on training pairs, and its mean loss per target of
-    ``val``.
-    """
+    """The untrained model, its loss (summed) on training pairs, and its mean loss on ``val``."""
     model = BagOfPieces(vocab, embed_dim).to(device)
 
     @torch.no_grad()

@@ -90,24 +90,16 @@ def train(pairs: Pairs, vocab: int, iterations: int) -> tuple[csr_array, list[fl
 def main(argv=None) -> None:
     args = parse_args(argv)
     dataset = load_dataset(args.dataset)
-    settings = {
-        "data": dataset.checksum,
-        "dataset": args.dataset,
-        "iterations": args.iterations,
-    }
+    settings = {"data": dataset.checksum, "dataset": args.dataset, "iterations": args.iterations}
     path = ibm1_beta_path(args.dataset)
     with output(path, settings, args.overwrite) as out:
         if out.is_current:
             print(f"{path} is up to date; --overwrite trains it again")
             return
         table, perplexities = train(dataset.train, dataset.vocab, args.iterations)
-        content = {
-            "data": table.data,
-            "indices": table.indices,
-            "indptr": table.indptr.astype(np.int64),
-            "shape": table.shape,
-        }
-        out.write(content, {"training_perplexities": perplexities})
+        indptr = table.indptr.astype(np.int64)
+        content = {"data": table.data, "indices": table.indices, "indptr": indptr}
+        out.write({**content, "shape": table.shape}, {"training_perplexities": perplexities})
     print(
         f"{path}: {table.nnz} pairs of pieces, training perplexity {perplexities[0]:.1f} before "
         f"and {perplexities[-1]:.1f} after {args.iterations} iterations"

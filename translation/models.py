@@ -50,21 +50,13 @@ class AttentionTranslator(nn.Module):
     ) -> tuple[torch.Tensor, State]:
         """e (src_tokens, 2 * hidden), and the decoder's first (h, c), each (layer, batch, hidden).
 
-        Args:
-            src: rows of ``table`` (src_tokens,); without one, piece ids.
-            lengths: (batch,) on the CPU.
-            table: embeddings (rows, hidden); those of all pieces when None.
+        ``src`` are rows of ``table`` (rows, hidden), by default piece ids; ``lengths`` are on the
+        CPU.
         """
         states, last = lstm_states(self.encoder_lstm, *self.distinct(src, lengths, table))
         return states, mean_over_directions(last)
 
-    def decode(
-        self,
-        inputs: torch.Tensor,
-        lengths: torch.Tensor,
-        initial: State,
-        table: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def decode(self, inputs, lengths: torch.Tensor, initial: State, table=None) -> torch.Tensor:
         """d (trg_tokens, hidden) of inputs (trg_tokens,), as in :meth:`encode`."""
         return lstm_states(self.decoder_lstm, *self.distinct(inputs, lengths, table), initial)[0]
 
@@ -102,10 +94,8 @@ class AttentionTranslator(nn.Module):
 def fused_attention(queries, keys, mask) -> torch.Tensor:
     """Σ_s softmax_s(q_t . e_s) e_s (batch, trg_len, 2 * hidden), by torch's fused kernels.
 
-    Args:
-        queries: (batch, trg_len, 2 * hidden).
-        keys: (batch, src_len, 2 * hidden).
-        mask: (batch, 1, src_len) bool, True at real tokens.
+    ``queries`` (batch, trg_len, 2 * hidden), ``keys`` (batch, src_len, 2 * hidden), ``mask``
+    (batch, 1, src_len) bool, True at real tokens.
     """
     # The kernels want a dimension of heads: there is one.
     queries, keys, mask = (part[:, None] for part in (queries, keys, mask))

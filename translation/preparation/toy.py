@@ -75,15 +75,12 @@ class Toy:
 
     def truth(self, seed: int) -> dict:
         """The content of ``data/toy/truth.json`` (read by alignment.py)."""
-        return {
-            "seed": seed,
-            "words": {
-                split: [[len(src), len(trg)] for src, trg in pairs]
-                for split, pairs in self.pairs.items()
-            },
-            "links": self.links,
-            "dictionary": self.dictionary,
+        words = {
+            split: [[len(src), len(trg)] for src, trg in pairs]
+            for split, pairs in self.pairs.items()
         }
+        links = {"links": self.links, "dictionary": self.dictionary}
+        return {"seed": seed, "words": words, **links}
 
 
 def make_toy(seed: int) -> Toy:
