@@ -7,6 +7,7 @@ terminated.
 import argparse
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -45,12 +46,11 @@ def run_script(main: Callable[[], object]) -> None:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         _end(f"{name}: failed: {error.strerror or error}{where}", 1)
-    except MemoryError:
-        _end(f"{name}: failed: out of memory", 1)
-    except RuntimeError as error:
-        if "allocat" not in str(error) and "out of memory" not in str(error).lower():
+    except (MemoryError, RuntimeError) as error:
+        text = str(error)
+        if isinstance(error, RuntimeError) and not re.search("allocat|out of memory", text, re.I):
             raise  # a bug of ours: show the traceback
-        _end(f"{name}: failed: out of memory ({str(error).splitlines()[0][:160]})", 1)
+        _end(f"{name}: failed: out of memory ({text[:160]})", 1)
     except KeyboardInterrupt:
         _end(f"{name}: interrupted", 130)
     except Terminated:

@@ -88,7 +88,8 @@ def read_splits(
             "of a task of GLUE"
         )
     name, tables = data.dataset_name, {}
-    found = hub.load_cached_splits(
+    hub.use_cache_without_network()
+    found = hub.load_splits(
         name,
         *filter(None, [data.dataset_config_name]),
         cache_dir=cache_dir,

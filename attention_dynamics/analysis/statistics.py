@@ -130,14 +130,10 @@ def summarise(
         result["heldout"] = {
             "gold_iteration": heldout_iteration,
             "best_perf": _perf(logs, GOLD, heldout_iteration, perf),
-            **{
-                # Levels that do not depend on the gold iteration are not recomputed.
-                f"agr_{name}": result[f"agr_{name}"]
-                if name in baselines or heldout_iteration == gold_iteration
-                else _highest(agreement(metric, *pair) for pair in pairs.values())
-                for name, pairs in rivals(heldout_iteration).items()
-            },
         }
+        for name, pairs in rivals(heldout_iteration).items():
+            curve = [_mean(agreement(metric, *pair)) for pair in pairs.values()]
+            result["heldout"][f"agr_{name}"] = float(np.fmax.reduce(curve))
     return result
 
 
@@ -149,13 +145,11 @@ def _best_iteration(logs: Logs, perf: str) -> int:
 def _perf(logs: Logs, name: str, iteration: int, perf: str) -> float:
     value = logs.metas.get((name, iteration, perf))
     if value is None:
-        options = {
-            "val_bleu": " --eval_bleu all",
-            "train_bleu": " --eval_bleu all --include_train_subset",
-        }
+        option = " --eval_bleu all" if perf.endswith("bleu") else ""
+        option += " --include_train_subset" if perf == "train_bleu" else ""
         raise InputError(
             f"the logs of {logs.dataset} hold no {perf} of {name} at iteration {iteration}: "
-            f"dump them again with eval_dump.py{options.get(perf, '')}"
+            f"dump them again with eval_dump.py{option}"
         )
     if not math.isfinite(value):
         raise InputError(
@@ -171,11 +165,6 @@ def _mean(values: np.ndarray) -> np.ndarray:
     counts = defined.sum(axis=-1)
     sums = np.where(defined, values, 0).sum(axis=-1)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-
-
-def _highest(curve) -> float:
-    """The largest mean agreement that is not NaN; NaN if there is none."""
-    return float(np.fmax.reduce([_mean(per_row) for per_row in curve]))
 
 
 def _std(by_run: np.ndarray) -> np.ndarray:

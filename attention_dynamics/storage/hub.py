@@ -21,17 +21,18 @@ def resolve_revision(repository: str, revision: str | None) -> str:
         raise _failed(repository, error, _ADVICE) from None
 
 
-def load_splits(repository: str, revision: str, *configuration: str):
-    """The splits of a repository, {name: rows}; InputError when the download fails.
+def load_splits(repository: str, *configuration: str, advice: str = _ADVICE, **options):
+    """The splits of a repository, {name: rows}; InputError, which ends on ``advice``, if it fails.
 
-    ``configuration``: its name, where a repository has several.
+    ``configuration`` is its name, where a repository has several; ``options`` are those of
+    ``datasets.load_dataset``.
     """
     import datasets
 
     try:
-        return datasets.load_dataset(repository, *configuration, revision=revision)
+        return datasets.load_dataset(repository, *configuration, **options)
     except Exception as error:
-        raise _failed(repository, error, _ADVICE) from None
+        raise _failed(" ".join((repository, *configuration)), error, advice) from None
 
 
 def use_cache_without_network() -> None:
@@ -48,21 +49,6 @@ def use_cache_without_network() -> None:
             get_session().head(constants.ENDPOINT, timeout=5)
         except Exception:  # one type per HTTP library and version
             constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
-
-
-def load_cached_splits(repository: str, *configuration: str, cache_dir: str | None, advice: str):
-    """The splits of a repository, {name: rows}, from ``cache_dir`` (the library's own when None).
-
-    Raises InputError, which ends on ``advice``, within seconds when there is neither network nor
-    cache, or no such repository or configuration.
-    """
-    import datasets
-
-    use_cache_without_network()
-    try:
-        return datasets.load_dataset(repository, *configuration, cache_dir=cache_dir)
-    except Exception as error:
-        raise _failed(" ".join((repository, *configuration)), error, advice) from None
 
 
 def check_columns(where: str, there: list[str], wanted: set[str]) -> None:

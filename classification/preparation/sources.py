@@ -94,7 +94,7 @@ def read_hub(dataset: str, revision: str, seed: int, report: ReadReport) -> Iter
     Raises InputError if the download fails or the repository has other columns.
     """
     repository, columns, labels = REPOSITORIES[dataset]
-    splits = hub.load_splits(repository, revision)
+    splits = hub.load_splits(repository, revision=revision)
     clean = {"Furd": unescape_treebank, "AG_News": restore_ag_news}.get(dataset, str)
 
     def rows() -> Iterator[Example]:

@@ -78,16 +78,6 @@ def test_output_keeps_unfinished_work_until_it_is_written(tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["x.json", "x.pkl"]
 
 
-def test_output_that_fails_leaves_the_old_file(tmp_path):
-    path = tmp_path / "x.pkl"
-    make(path)
-    before = path.read_bytes()
-    with pytest.raises((AttributeError, pickle.PicklingError)), output(path, SETTINGS, True) as out:
-        out.write([1, lambda: None], {})
-    assert path.read_bytes() == before
-    assert not make(path)
-
-
 def test_output_is_locked(tmp_path):
     path = tmp_path / "x.pkl"
     with output(path, SETTINGS, False), pytest.raises(RunError, match="is being written"):

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import make_small_pairs
 from torch import nn
 
 from attention_dynamics.cli import InputError, RunError, Terminated
@@ -21,7 +20,6 @@ from attention_dynamics.runs.outputs import PartialResults, load_state, save_sta
 from attention_dynamics.runs.paths import state_path
 from attention_dynamics.runs.records import begin_run, finish_run, locked
 from attention_dynamics.runs.training import Training
-from attention_dynamics.storage.files import read_json
 
 STOPS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
 
@@ -121,23 +119,6 @@ def test_a_state_belongs_to_its_settings_and_model(tmp_path):
         train(path, 3)
 
 
-def test_writing_states_takes_no_more_than_its_share(tmp_path, monkeypatch):
-    """A clock on which a state takes 1 second and a step 1: 50 seconds lie between states."""
-    clock, writes = [0.0], []
-    monkeypatch.setattr(training_module.time, "perf_counter", lambda: clock[0])
-
-    def slow_save(path, settings, state):
-        clock[0] += 1.0
-        writes.append(state["step"])
-
-    def tick(step):
-        clock[0] += 1.0
-
-    monkeypatch.setattr(training_module, "save_state", slow_save)
-    train(tmp_path / "state", 200, tick, every=10)
-    assert writes == [10, 60, 110, 160]
-
-
 def test_all_generators_come_back():
     set_seed(3)
     states = rng_state()
@@ -202,40 +183,6 @@ def test_begin_run_resumes_the_same_run_and_rejects_another(tmp_path):
     assert os.listdir(folder) == ["unfinished.json"]
 
 
-def test_saving_more_often_changes_no_state_of_a_resumed_translator(
-    tmp_path, monkeypatch, translation
-):
-    """Interrupted in each of its steps in turn: the same weights, the same best epoch."""
-    monkeypatch.chdir(tmp_path)
-    make_small_pairs(tmp_path, translation)
-    module = translation.train_translation
-    args = ["--dataset", "small", "--seed", "20", "--epochs", "2", "--save_every", "4"]
-    module.main(args)
-    folder = Path("models/small/h_dim=8,dropout=0.300000,b_size=8,seed=20,normal")
-    whole = {path.name: path.read_bytes() for path in folder.glob("model*")}
-    results = read_json(folder / "run.json")["results"]
-    cross_entropy, calls = module.F.cross_entropy, []
-
-    class Functional:
-        @staticmethod
-        def cross_entropy(*args):
-            os.kill(os.getpid(), signal.SIGTERM)
-            calls.append(1)
-            return cross_entropy(*args)
-
-    monkeypatch.setattr(module, "F", Functional)
-    for more in (["--overwrite"], *[[]] * 9):
-        with pytest.raises(Terminated):
-            module.main([*args, *more])
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
-    module.main(args)
-    assert len(calls) == 10
-    assert {path.name: path.read_bytes() for path in folder.glob("model*")} == whole
-    again = read_json(folder / "run.json")["results"]
-    assert all(again[key] == results[key] for key in ("val_acc", "val_perplexity", "best_epoch"))
-
-
 # --- parts ---
 
 
@@ -246,41 +193,6 @@ def test_parts_are_found_by_their_settings(tmp_path):
     assert parts.get({"checkpoint": "b"}) is None
     parts.remove()
     assert os.listdir(tmp_path) == []
-
-
-def test_a_dump_uses_no_part_of_another_checkpoint(small_set, classification, monkeypatch):
-    for seed, more in ((20, []), (13, []), (12, ["--uniform"])):
-        args = ["--dataset", "small", "--steps", "12", "--custom_saves", "0,5"]
-        classification.train_classifier.main([*args, "--seed", str(seed), *more])
-    module, dumped = classification.eval_dump, []
-    dump_checkpoint = module.dump_checkpoint
-
-    def counted(path, *args):
-        if len(dumped) == 4:
-            raise KeyboardInterrupt
-        dumped.append(path)
-        return dump_checkpoint(path, *args)
-
-    monkeypatch.setattr(module, "dump_checkpoint", counted)
-    with pytest.raises(KeyboardInterrupt):
-        module.main(["--dataset", "small"])
-    assert len(os.listdir("outputs/small_logs.parts")) == 4
-    # One of the four parts is of a checkpoint that then has other weights.
-    path = next(Path("models/small").glob("*seed=20*")) / "model5"
-    state = torch.load(path, weights_only=True)
-    torch.save({name: value + 0.01 for name, value in state.items()}, path)
-    dumped.clear()
-    monkeypatch.setattr(
-        module,
-        "dump_checkpoint",
-        lambda path, *args: dumped.append(path) or dump_checkpoint(path, *args),
-    )
-    module.main(["--dataset", "small"])
-    assert len(dumped) == 6 and path in dumped
-    first = Path("outputs/small_logs.pkl").read_bytes()
-    module.main(["--dataset", "small", "--overwrite"])
-    assert Path("outputs/small_logs.pkl").read_bytes() == first
-    assert sorted(os.listdir("outputs")) == ["small_logs.json", "small_logs.pkl"]
 
 
 # --- locks ---

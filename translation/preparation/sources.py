@@ -190,7 +190,7 @@ def read_hub(
 
     Raises InputError if the download fails or the repository has other splits or columns.
     """
-    there = hub.load_splits(repository, revision, *([configuration] if configuration else []))
+    there = hub.load_splits(repository, *filter(None, [configuration]), revision=revision)
     if "train" not in there:
         raise InputError(f"{repository} has no split train; it has {', '.join(there)}")
     val = next((name for name in _VALIDATION if name in there), None)
