@@ -5,9 +5,8 @@
     python benchmarks/translation.py --device cuda --only train beta grad beam
 
 Both sides work on the same made-up sentence pairs, with lengths like those of Multi30k, in turn, in
-one process; that both give the same results is checked before anything is timed. A row shows the
-medians and reference / ours; where a floor stands, that is what ours' matrix products alone take at
-the rate of a large product here, with the ratio if there were nothing else. Sections:
+one process, after a check that they give the same results. A row shows the medians and reference /
+ours; the floor is what the matrix products of ours take alone. Sections:
 
     train      one training step of the paper's model
     evaluate   token accuracy and perplexity of a validation set
@@ -22,6 +21,7 @@ Prints a table per section and keeps it, with facts about the machine, in benchm
 """
 
 import argparse
+import functools
 import tempfile
 from pathlib import Path
 
@@ -173,14 +173,6 @@ def scores_section(args: argparse.Namespace, size: int, kinds: tuple[str, ...]) 
     return timed_row(args, plain, ours, what.format(len(made)), 5.0)
 
 
-def beta_section(args: argparse.Namespace) -> list[dict]:
-    return scores_section(args, 64, ("alpha", "beta"))
-
-
-def grad_section(args: argparse.Namespace) -> list[dict]:
-    return scores_section(args, 32, ("grad",))
-
-
 def beam_section(args: argparse.Namespace) -> list[dict]:
     modules, (made, plain_model), (pairs, our_model) = workload(args, sized(128, args), seed=4)
 
@@ -279,8 +271,8 @@ def memory_section(args: argparse.Namespace) -> list[dict]:
 RUN_SECTION = {
     "train": train_section,
     "evaluate": evaluate_section,
-    "beta": beta_section,
-    "grad": grad_section,
+    "beta": functools.partial(scores_section, size=64, kinds=("alpha", "beta")),
+    "grad": functools.partial(scores_section, size=32, kinds=("grad",)),
     "beam": beam_section,
     "embedding": embedding_section,
     "ibm1": ibm1_section,

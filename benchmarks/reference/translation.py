@@ -59,11 +59,7 @@ class AttentionTranslator(nn.Module):
         self.project_enc = nn.Linear(2 * hidden, hidden)
 
     def forward(
-        self,
-        src: torch.Tensor,
-        src_lengths: torch.Tensor,
-        trg_in: torch.Tensor,
-        gates: torch.Tensor | None = None,
+        self, src: torch.Tensor, src_lengths: torch.Tensor, trg_in: torch.Tensor, gates=None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Log-probabilities and attention of a batch, and the states of both sides.
 
@@ -228,10 +224,7 @@ def beam_search(
         sums = (scores.unsqueeze(1) + log_probs).flatten()
         scores, best = sums.topk(min(beam_size, len(sums)))
         parents, words = best // vocab, (best % vocab).tolist()
-        hypotheses = [
-            hypotheses[parent] + [word]
-            for parent, word in zip(parents.tolist(), words, strict=True)
-        ]
+        hypotheses = [hypotheses[p] + [word] for p, word in zip(parents, words, strict=True)]
         h, c = h[:, parents], c[:, parents]
         if hypotheses[0][-1] == EOS:  # sums of log-probabilities only fall
             break
@@ -280,11 +273,7 @@ def ibm1(pairs: list[Pair], iterations: int) -> dict[tuple[int, int], float]:
     Sources count with ``<s>`` and ``</s>`` (``<s>`` does for the empty word), targets from the
     first piece to ``</s>``. It starts from the uniform table.
     """
-    table = {}
-    for src, trg in pairs:
-        for target in trg[1:]:
-            for source in src:
-                table[source, target] = 1.0
+    table = {(source, target): 1.0 for src, trg in pairs for target in trg[1:] for source in src}
     for _ in range(iterations):
         counts, totals = dict.fromkeys(table, 0.0), {}
         for src, trg in pairs:
