@@ -16,15 +16,16 @@ def option(text: str, default=None, aliases: tuple[str, ...] = ()):
     return HfArg(help=text, default=default, aliases=list(aliases))
 
 
+_OVERWRITE = ("--overwrite", "--overwrite_output_dir")
+
+
 @dataclasses.dataclass
 class ModelArguments:
     """Where the encoder comes from."""
 
     _argument_group_name = "model"  # of --help
 
-    model_name_or_path: str = HfArg(
-        help="name on the hub, local directory, or minilm (MiniLM of papa/requirements.txt)"
-    )
+    model_name_or_path: str = HfArg(help="name on the hub, directory, or minilm (packaged)")
     tokenizer_name: str | None = option("tokenizer name or directory, if not the model's own")
     cache_dir: str | None = option("cache directory for downloads and encoder states")
     model_revision: str = option("branch, tag or commit of the hub's model", "main")
@@ -48,9 +49,7 @@ class DataArguments:
     max_train_samples: int | None = option("number of leading training examples")
     max_eval_samples: int | None = option("number of leading validation examples")
     max_predict_samples: int | None = option("number of leading test examples")
-    overwrite_output: bool = option(
-        "replace a finished output", False, ("--overwrite", "--overwrite_output_dir")
-    )
+    overwrite_output: bool = option("replace a finished output", False, _OVERWRITE)
 
     def __post_init__(self):
         """Raise ValueError for a number of examples below 1."""
@@ -87,15 +86,10 @@ class LayoutArguments:
 
     _argument_group_name = "layout of the tokens (Step 0)"  # of --help
 
-    use_papa_preprocess: bool = option(
-        "use the paper's layout: first part from position 0, second from the middle, SEP last",
-        False,
-    )
-    published_token_types: bool = option(
-        "leave token type ids in place when tokens move, as published (departure 12)", False
-    )
+    use_papa_preprocess: bool = option("use the paper's layout of tokens (Step 0)", False)
+    published_token_types: bool = option("leave token types as published (departure 12)", False)
     drop_unused_positions: bool = option(
-        "leave out positions that no example of the batch uses: same results, faster", True
+        "leave out positions that no example of a batch uses", True
     )
 
 
@@ -105,22 +99,16 @@ class PapaArguments:
 
     _argument_group_name = "attention, and what is trained"  # of --help
 
-    use_freeze_extract_pooler: bool = option(
-        "classify from the states of all layers, not only the last", False
-    )
+    use_freeze_extract_pooler: bool = option("classify from the states of all layers", False)
     static_heads_dir: str | None = option("directory of the constants, of a *_avgs_creator script")
     sort_calculating: bool = option("Step 2: learn and write the order of the heads", False)
     sorting_heads_dir: str | None = option("directory of the order (sorted_heads.json)")
     static_heads_num: int = option("Step 3: number of constant heads, the first of the order", 0)
-    grad_for_classifier_only: bool = option(
-        "frozen encoder: only classifier and pooler are trained", False
-    )
+    grad_for_classifier_only: bool = option("train only classifier and pooler", False)
     grad_for_classifier_and_static_only: bool = option(
-        "frozen encoder: classifier, pooler and constants are trained", False
+        "train classifier, pooler and constants", False
     )
-    cache_encoder_states: bool = option(
-        "compute the states of the frozen encoder once, without dropout (departure 13)", False
-    )
+    cache_encoder_states: bool = option("train on stored encoder states (departure 13)", False)
 
     def __post_init__(self):
         """Raise ValueError for a negative number of heads."""

@@ -1,7 +1,6 @@
 """Examples as token ids: the paper's layouts (Step 0), encoded splits, and batches.
 
-A layout is a list with, for each position, the index in the tokenizer's ids of the token that is
-there, and -1 for padding.
+A layout lists the index in the tokenizer's ids of the token at each position, -1 for padding.
 """
 
 import sys
@@ -27,16 +26,11 @@ _COLUMNS = {
 
 
 def sequence_layout(ids: Sequence[int], sep_id: int, length: int) -> list[int]:
-    """The layout of an example of sequence classification.
+    """The layout of an example of sequence classification, of ``length`` positions.
 
     The tokens before the first separator stay, at most ``length // 2`` of them. Those from the
     first separator up to the last one start at ``length // 2``, cut so that the last position stays
     free. It takes the last separator, which is the only one of a single sentence.
-
-    Args:
-        ids: the tokenizer's output, special tokens included, without padding.
-        sep_id: id of the separator.
-        length: number of positions of the result.
     """
     first, last = _separators(ids, sep_id)
     half = length // 2
@@ -50,7 +44,6 @@ def token_layout(ids: Sequence[int], sep_id: int, length: int) -> list[int]:
     """The layout of an example of token classification.
 
     Tokens stay (at most ``length - 1`` of them); only the last separator moves to the end.
-    Arguments as in :func:`sequence_layout`.
     """
     _, last = _separators(ids, sep_id)
     stay = min(last, length - 1)
@@ -60,10 +53,7 @@ def token_layout(ids: Sequence[int], sep_id: int, length: int) -> list[int]:
 def _separators(ids: Sequence[int], sep_id: int | None) -> tuple[int, int]:
     positions = [position for position, token in enumerate(ids) if token == sep_id]
     if not positions:
-        raise InputError(
-            "--use_papa_preprocess needs a separator token at the end of each example, and the "
-            "tokenizer adds none: omit the option for this model"
-        )
+        raise InputError("--use_papa_preprocess needs a separator, and this tokenizer adds none")
     return positions[0], positions[-1]
 
 
@@ -85,11 +75,7 @@ def encode_sequences(
 
 
 def encode_tokens(
-    task: Task,
-    tokenizer,
-    data: DataArguments,
-    layout: LayoutArguments,
-    label_all_tokens: bool = False,
+    task: Task, tokenizer, data: DataArguments, layout: LayoutArguments, label_all_tokens=False
 ) -> dict[str, list[Example]]:
     """Encode the splits of a task of labeled words, with a label per token.
 
@@ -107,11 +93,8 @@ def encode_tokens(
         encoded[name] = _lay_out(encoding, token_layout, tokenizer, data, layout)
         total = sum(map(len, words))
         if lost := total - sum(len({*ids} - {None}) for ids in word_ids):
-            print(
-                f"note: {lost} of {total} words are beyond --max_seq_length {data.max_seq_length} "
-                "or have no tokens: they are neither trained on nor scored",
-                file=sys.stderr,
-            )
+            beyond = f"beyond --max_seq_length {data.max_seq_length} or have no tokens"
+            print(f"note: {lost} of {total} words are not used: {beyond}", file=sys.stderr)
     return encoded
 
 
@@ -124,8 +107,7 @@ def align_labels(
     """The label of each token of a sentence, -100 for none.
 
     Args:
-        labels: one per word.
-        word_ids: the word of each token; None for special tokens.
+        labels, word_ids: the label of each word; the word of each token (None: a special token).
         label_all_tokens: label all tokens of a word, not only its first one (if its label is B-X,
             the others are I-X, if there is such a label).
         label_to_id: numbers of the labels.
@@ -153,10 +135,8 @@ def _tokenize(tokenizer, data: DataArguments, *texts: list, **options):
     length = data.max_seq_length
     least = tokenizer.num_special_tokens_to_add(pair=len(texts) == 2) + 1
     if not least <= length <= tokenizer.model_max_length:
-        raise InputError(
-            f"--max_seq_length {length} is not possible with this model (expected at least "
-            f"{least} and at most {tokenizer.model_max_length})"
-        )
+        most = tokenizer.model_max_length
+        raise InputError(f"--max_seq_length {length} must be at least {least} and at most {most}")
     cut = {"truncation": True, "max_length": length, "split_special_tokens": True}
     return tokenizer(*texts, **cut, **options)
 

@@ -71,7 +71,9 @@ def load_sequence_task(
             halves = ("_matched", "_mismatched")
             wanted = [s + half for s in wanted for half in (("",) if s == "train" else halves)]
         if data.task_dir:
-            files = {split: _glue_file(data.task_dir, split) for split in wanted}
+            paths = (Path(data.task_dir, s.replace("validation", "dev") + ".tsv") for s in wanted)
+            found = (path if path.exists() else path.with_suffix(".tsv.gz") for path in paths)
+            files = dict(zip(wanted, map(str, found), strict=True))
         data = dataclasses.replace(data, dataset_name=GLUE_ON_HUB, dataset_config_name=name)
 
     def read(path: str, split: str) -> Table:
@@ -86,15 +88,11 @@ def load_sequence_task(
     is_numbered = names is not None
     if not is_numbered:
         names = _label_names(tables["train"].where, examples["train"][1])
-    read = {}
+    encoded = {}
     for split, (texts, labels, _) in examples.items():
-        read[split] = Split(texts, _label_numbers(tables[split], split, labels, names, is_numbered))
-    return Task(name, names, read)
-
-
-def _glue_file(task_dir: str, split: str) -> str:
-    path = Path(task_dir, split.replace("validation", "dev") + ".tsv")
-    return str(path if path.exists() else path.with_suffix(".tsv.gz"))
+        numbers = _label_numbers(tables[split], split, labels, names, is_numbered)
+        encoded[split] = Split(texts, numbers)
+    return Task(name, names, encoded)
 
 
 def _examples(

@@ -27,14 +27,8 @@ CONLLU_COLUMNS = (
 
 
 class Table(NamedTuple):
-    """The rows of a file or of a split of the hub.
-
-    Attributes:
-        where: the file or split, for errors.
-        rows: (where the row is, column -> value): strings in csv and tsv files, any type in json,
-            lists of strings in CoNLL files.
-        label_names: column -> the class names of its numbers, where the hub gives them.
-    """
+    """A file or a split of the hub: its name; (place, column -> value) of each row, strings in csv
+    and tsv files, lists in CoNLL files; column -> class names, where the hub gives them."""
 
     where: str
     rows: list[tuple[str, dict]]
@@ -42,16 +36,14 @@ class Table(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Examples: one or two sentences and a number each, or the words of a sentence and the names of
-    their labels. A test set may have no labels (None)."""
+    """Sentences or pairs and a number each (None: no labels), or words and the labels of each."""
 
     texts: list
     labels: list | None
 
 
 class Task(NamedTuple):
-    """A task: its name (None: your own), the names of its labels in the order of their numbers
-    (none for a regression), and its splits by name."""
+    """Its name (None: your own), the names of its labels by number (none: a regression), splits."""
 
     name: str | None
     labels: tuple[str, ...]
@@ -78,15 +70,11 @@ def read_splits(
     if any(files.values()):
         if missing := [split for split in splits if not files[split]]:
             given = ", ".join(f"--{split}_file" for split, path in files.items() if path)
-            raise InputError(
-                f"the split {missing[0]} is needed: give --{missing[0]}_file beside {given}"
-            )
+            option = f"--{missing[0]}_file"
+            raise InputError(f"the split {missing[0]} is needed: give {option} beside {given}")
         return {split: read(files[split], split) for split in splits}
     if not data.dataset_name:
-        raise InputError(
-            "no data: give --train_file and --validation_file, --dataset_name, or the --task_name "
-            "of a task of GLUE"
-        )
+        raise InputError("no data: give --train_file, --dataset_name or a --task_name of GLUE")
     name, tables = data.dataset_name, {}
     hub.use_cache_without_network()
     found = hub.load_splits(
@@ -149,15 +137,11 @@ def read_table(path: str, header: Sequence[str] = (), skip_malformed: bool = Fal
 
 def _blank_malformed(lines: list[str], where: str) -> list[str]:
     tabs = lines[0].count("\t") if lines else 0
-    kept = [line if line.count("\t") == tabs else "" for line in lines]
-    malformed = [n for n, line in enumerate(lines, 1) if line.strip() and not kept[n - 1]]
+    malformed = {n for n, line in enumerate(lines) if line.strip() and line.count("\t") != tabs}
     if malformed:
-        print(
-            f"note: {where}: {len(malformed)} row(s) have more or fewer than {tabs + 1} fields "
-            f"and are left out (the first one: line {malformed[0]})",
-            file=sys.stderr,
-        )
-    return kept
+        rows = f"{len(malformed)} row(s) have more or fewer than {tabs + 1} fields and are left out"
+        print(f"note: {where}: {rows} (the first one: line {min(malformed) + 1})", file=sys.stderr)
+    return ["" if number in malformed else line for number, line in enumerate(lines)]
 
 
 def read_words(path: str) -> Table:

@@ -29,10 +29,8 @@ def load_token_task(
     """Load the task of labelled words that the command line names (ner by default).
 
     Args:
-        data, tokens: the words are in ``text_column_name``, by default "tokens", else the first
-            column ("form" in CoNLL-U); their labels in ``label_column_name``, by default
-            "{task_name}_tags", "upos" in CoNLL-U, and in CoNLL as in ``_CONLL_COLUMNS``, else the
-            second column. Columns of CoNLL files are numbers, from 0.
+        data, tokens: the default column of words is tokens, form or the first one; that of labels
+            {task_name}_tags, upos, that of ``_CONLL_COLUMNS`` or the second one.
         cache_dir: cache directory of the hub's library.
         splits: the splits to read; labels come from "train", which is always read too.
 
@@ -44,10 +42,7 @@ def load_token_task(
     """
     name = (data.task_name or "ner").lower()
     if name not in TOKEN_TASKS:
-        raise InputError(
-            f"--task_name {data.task_name} is not a task of labelled tokens; give one of "
-            f"{', '.join(TOKEN_TASKS)}"
-        )
+        raise InputError(f"--task_name {name} is not a task of words ({', '.join(TOKEN_TASKS)})")
     wanted = list(dict.fromkeys(("train", *splits)))
     tables = readers.read_splits(
         data, data.files, wanted, lambda path, _: readers.read_words(path), cache_dir
@@ -61,10 +56,8 @@ def load_token_task(
     if name != "pos":
         names = _convert(read, names, where)
     for split, (_, labels) in read.items():
-        for number, row in enumerate(labels, 1):
-            if unknown := {*row} - {*names}:
-                place = f"sentence {number} of {tables[split].where}"
-                raise readers.unknown_label(place, min(unknown), names)
+        if unknown := {*itertools.chain(*labels)} - {*names}:
+            raise readers.unknown_label(tables[split].where, min(unknown), names)
     return Task(name, names, {split: read[split] for split in splits})
 
 
@@ -148,8 +141,7 @@ def to_bio(tags: list[str]) -> list[str]:
 
 
 def _is_first(before: str, tag: str) -> bool:
-    """Whether the word ``before`` is outside, or of another type."""
-    return before == OUTSIDE or before[1:] != tag[1:]
+    return before == OUTSIDE or before[1:] != tag[1:]  # of another type
 
 
 def _is_bio(tagged: list[str], rows: list[list[str]]) -> bool:
@@ -157,9 +149,7 @@ def _is_bio(tagged: list[str], rows: list[list[str]]) -> bool:
 
     In IOB1, the scheme of CoNLL-2003's own files, every B follows an entity of its type.
     """
-    prefixes = {tag[0] for tag in tagged}
     pairs = (pair for row in rows for pair in itertools.pairwise([OUTSIDE, *row]))
-    return prefixes <= {*"BI"} and (
-        "I" not in prefixes
-        or any(tag[0] == "B" and _is_first(before, tag) for before, tag in pairs)
-    )
+    has_first = any(tag[0] == "B" and _is_first(before, tag) for before, tag in pairs)
+    prefixes = {tag[0] for tag in tagged}
+    return prefixes == {"B"} or (prefixes == {"B", "I"} and has_first)

@@ -196,7 +196,7 @@ def test_encode_tokens(encode, bert, roberta, capsys):
     assert rows_of(encoded, "attention_mask") == [[1, 1, 1, 1, 1, 0, 0, 1]]
     plain = encode(*split, bert, 4, papa_layout=False, label_all_tokens=True)
     assert rows_of(plain, "input_ids") == [[1, 4, 5, 2]]
-    assert "note: 1 of 3 words are beyond --max_seq_length 4" in capsys.readouterr().err
+    assert "note: 1 of 3 words are not used: beyond --max_seq_length 4" in capsys.readouterr().err
     encoded = encode([["ab", "c"]], [["B-X", "O"]], roberta, 9)
     assert set(encoded[0]) == {"input_ids", "attention_mask", "labels"}
     assert rows_of(encoded, "input_ids") == [[0, 4, 5, 6, 4, 7, 1, 1, 2]]
@@ -518,7 +518,7 @@ REFUSED = {
     r"line 1 has 2 column\(s\) \(expected 10": ("pos", {"train.conllu": "1\tIt\n"}),
     "line 1: not a list of words": ("ner", {"train.json": '{"tokens": ["a"], "ner_tags": []}'}),
     "train.json has no sentences": ("ner", {"train.json": '{"tokens": [], "ner_tags": []}'}),
-    "sentence 2 of .*validation.conll has the label 'B-Y' .expected B-X, O": (
+    "validation.conll has the label 'B-Y' .expected B-X, O": (
         "ner", {"train.conll": "a O\nb B-X\n", "validation.conll": "a O\n\nb O\nc B-Y\n"},
     ),
 }  # fmt: skip
