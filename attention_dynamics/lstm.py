@@ -188,20 +188,19 @@ def pull_back(
     """
     packing = packing_of(lengths, rows.device)
     directions, hidden = 1 + lstm.bidirectional, lstm.hidden_size
-    shape = (lstm.num_layers * directions, len(lengths), hidden)
+    new_zeros = trace[0].forget.new_zeros
     if grad_last is None:
-        grad_last = tuple(trace[0].forget.new_zeros(shape) for _ in range(2))
+        grad_last = new_zeros(2, lstm.num_layers * directions, len(lengths), hidden).unbind()
+    if grad_states is None:
+        grad_states = new_zeros(len(rows), directions * hidden)
     grad_first = tuple(torch.empty_like(part) for part in grad_last)
     for layer in reversed(range(lstm.num_layers)):
         weights = _weights(lstm, layer)
-        grad_projected = trace[0].forget.new_empty(len(rows), directions, 4 * hidden)
+        grad_projected = new_zeros(len(rows), directions, 4 * hidden)
         for direction in range(directions):
             order, place = packing.orders[direction], layer * directions + direction
             traced = (part.index_select(0, rows[order]) for part in trace[place])
-            if grad_states is None:
-                grad = trace[0].forget.new_zeros(len(rows), hidden)
-            else:
-                grad = grad_states.view(-1, directions, hidden)[:, direction].index_select(0, order)
+            grad = grad_states.view(-1, directions, hidden)[:, direction].index_select(0, order)
             last = (part[place, packing.by_length] for part in grad_last)
             grad_z, *first = _run_back(grad, *traced, weights[direction][1], packing.sizes, *last)
             grad_projected[:, direction].index_copy_(0, order, grad_z)

@@ -136,13 +136,13 @@ def one_thread():
 
 @pytest.fixture
 def golden_classification(tmp_path, monkeypatch) -> Path:
-    """A copy of the golden folder as the working directory, its outputs moved to golden/."""
+    """The working directory of :func:`copy_golden`."""
     return copy_golden("classification", tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def golden_translation(tmp_path, monkeypatch) -> Path:
-    """A copy of the golden folder as the working directory, its outputs moved to golden/."""
+    """The working directory of :func:`copy_golden`."""
     return copy_golden("translation", tmp_path, monkeypatch)
 
 

@@ -131,7 +131,7 @@ def dump_checkpoints(
         summarise: what the checkpoints gave, without their scores -> results for the record.
 
     Returns the results in the record; None if the dump was up to date. Raises InputError if scores
-    are not finite, ArithmeticError if a row of α does not sum to 1.
+    are not finite, or if a row of α does not sum to 1.
     """
     path = logs_path(args.dataset)
     with output(path, settings, args.overwrite) as out:
@@ -156,13 +156,17 @@ def _fill(
 ) -> list[dict]:
     """Add all checkpoints to the logs; what they gave, without the scores."""
     rest = []
-    for entry, path, settings in tqdm(
-        checkpoints, unit="checkpoint", disable=not sys.stderr.isatty()
-    ):
+    for entry, path, settings in tqdm(checkpoints, unit="checkpoint", disable=None):
         part = out.partial.get(settings)
         if part is None:
             part = score_checkpoint(entry, path)
-            _check_scores(path, logs, part["scores"])
+            finite = all(np.isfinite(values).all() for values in part["scores"].values())
+            if not finite or wrong_sum(logs, part["scores"]["alpha"]):
+                raise InputError(
+                    f"checkpoint {path} gives scores that are not finite, or α that does not sum "
+                    "to 1: its training diverged, or the file was changed; train its run again "
+                    "with --overwrite"
+                )
             part["scores"] = {kind: torch.from_numpy(v) for kind, v in part["scores"].items()}
             out.partial.put(settings, part)
         run = entry["name"], entry["iteration"]
@@ -173,13 +177,3 @@ def _fill(
             logs.metas[*run, sys.intern(metric)] = value
         rest.append(part)
     return rest
-
-
-def _check_scores(path: Path, logs: Logs, scores: dict[str, np.ndarray]) -> None:
-    if not all(np.isfinite(values).all() for values in scores.values()):
-        raise InputError(
-            f"checkpoint {path} gives scores that are not finite: its training diverged, or the "
-            "file was changed; train its run again with --overwrite"
-        )
-    if wrong := wrong_sum(logs, scores["alpha"]):
-        raise ArithmeticError(f"{path}: a row of α sums to {wrong[1]}")

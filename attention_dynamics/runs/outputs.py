@@ -42,7 +42,13 @@ class Output:
     def __init__(self, path: Path, settings: dict):
         """Nothing is read or changed except the record."""
         self.path, self.settings = path, settings
-        self.is_current = output_is_current(path, settings)
+        record = read_output_record(path)
+        self.is_current = (
+            path.exists()
+            and isinstance(record.get("settings"), dict)
+            and not differences(record["settings"], settings)
+            and record.get("sha256") == sha256(path)
+        )
         self.partial = PartialResults(path)
         self.state_path = path.with_suffix(".state")
 
@@ -94,14 +100,6 @@ def output(
         if overwrite or out.is_current:
             out.remove_unfinished()
         yield out
-
-
-def output_is_current(path: Path, settings: dict) -> bool:
-    """Whether the record beside ``path`` has these ``settings`` and the checksum of the file."""
-    record = read_output_record(path)
-    if not path.exists() or not isinstance(record.get("settings"), dict):
-        return False
-    return not differences(record["settings"], settings) and record.get("sha256") == sha256(path)
 
 
 def read_output_record(path: Path) -> dict:
