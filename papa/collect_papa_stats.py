@@ -31,9 +31,7 @@ from attention_dynamics.storage.files import check_writable, write_json
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     add = parser.add_argument
-    add(
-        "--folders", required=True, nargs="+", help="directories of a model and task, with results/"
-    )
+    add("--folders", required=True, nargs="+", help="directories of one model and task each")
     add("--out_file", required=True, help="JSON file of the results")
     add("--metric", help="score to read, such as accuracy (default: the score of each task)")
     tables = "format of the printed tables (default: text)"

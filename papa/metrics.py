@@ -23,14 +23,11 @@ def metrics(task_name: str | None, logits: np.ndarray, labels: np.ndarray) -> di
     Args:
         task_name: of GLUE; None for your own task: accuracy, or for a regression the mean squared
             error and both correlations.
-        logits: ``(examples, labels)``; one column is a regression.
-        labels: ``(examples,)``.
+        logits, labels: ``(examples, labels)``, one column is a regression; ``(examples,)``.
 
-    Returns:
-        Matthews' correlation (cola), accuracy and F1 of the positive label (mrpc, qqp), Pearson's
-        and Spearman's correlation (stsb), else accuracy; where there are two, also their mean as
-        ``combined_score``, as in the library's GLUE script. A correlation is 0 if one side does
-        not vary.
+    Returns Matthews' correlation (cola), accuracy and F1 of the positive label (mrpc, qqp),
+    Pearson's and Spearman's correlation (stsb; 0 if one side does not vary), else accuracy; where
+    there are two, also their mean as ``combined_score``, as in the library's GLUE script.
     """
     from scipy.stats import pearsonr, spearmanr
     from sklearn.metrics import f1_score, matthews_corrcoef
@@ -62,7 +59,7 @@ def token_metrics(
     names: tuple[str, ...],
     entity_level: bool = False,
 ) -> dict[str, float]:
-    """The scores of labelled tokens, without the positions labelled -100.
+    """The scores of labeled tokens, without the positions labeled -100.
 
     Args:
         task_name: pos: accuracy. ner and chunk: precision, recall and F1 of entities by seqeval,

@@ -56,9 +56,7 @@ class Constants(NamedTuple):
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     add = parser.add_argument
-    add(
-        "--folders", required=True, nargs="+", help="directories of a model and task, with results/"
-    )
+    add("--folders", required=True, nargs="+", help="directories of one model and task each")
     epoch = "epoch of the score; the best one is chosen on the evaluated examples (default: last)"
     add("--epoch", choices=EPOCHS, default="last", help=epoch)
     add("--metric", help="score to draw, such as accuracy (default: the score of each task)")
@@ -98,14 +96,10 @@ def draw_scores(rows: list[dict], title: str) -> Figure:
 
 def lambda_rows(order: Order) -> list[dict]:
     """λ of each head, and its index in the order (0 is the most replaceable)."""
+    places = {head: place for place, head in enumerate(order.heads)}
     return [
-        {
-            "layer": head[0],
-            "head": head[1],
-            "lambda": float(value),
-            "place": order.heads.index(head),
-        }
-        for head, value in np.ndenumerate(order.lambdas)
+        {"layer": layer, "head": head, "lambda": float(value), "place": places[layer, head]}
+        for (layer, head), value in np.ndenumerate(order.lambdas)
     ]
 
 
@@ -141,9 +135,7 @@ def constant_rows(constants: Constants, heads: list[Head]) -> list[dict]:
     return rows
 
 
-def draw_constants(
-    constants: Constants, heads: list[Head], order: Order | None, title: str
-) -> Figure:
+def draw_constants(constants: Constants, heads: list, order: Order | None, title: str) -> Figure:
     """The constant of each head as a heat map, on one scale."""
     columns = min(3, len(heads))
     lines = math.ceil(len(heads) / columns)

@@ -26,7 +26,7 @@ def load_token_task(
     cache_dir: str | None = None,
     splits: Iterable[str] = ("train", "validation"),
 ) -> Task:
-    """Load the task of labelled words that the command line names (ner by default).
+    """Load the task of labeled words that the command line names (ner by default).
 
     Args:
         data, tokens: the default column of words is tokens, form or the first one; that of labels
@@ -120,7 +120,7 @@ def _convert(read: dict[str, Split], names: tuple[str, ...], where: str) -> tupl
         split.labels[:] = [
             to_bio([tag if tag == OUTSIDE else prefix + tag for tag in row]) for row in split.labels
         ]
-    shown = "labels without B- and I- (neighbours of a type are one entity)" if types else "tags"
+    shown = "labels without B- and I- (neighbors of a type are one entity)" if types else "tags"
     print(f"note: {shown} ({', '.join(tagged[:6])}) are converted to BIO", file=sys.stderr)
     converted = {start + (prefix + tag)[1:] for tag in tagged for start in "BI"}
     return tuple(sorted({OUTSIDE, *converted}))
@@ -129,7 +129,7 @@ def _convert(read: dict[str, Split], names: tuple[str, ...], where: str) -> tupl
 def to_bio(tags: list[str]) -> list[str]:
     """A sentence's tags in the BIO scheme (B- begins every entity, I- continues it).
 
-    Converts IOB1 (B- only between neighbours of a type), IOE, BIOES, BILOU and BMEWO: seqeval knows
+    Converts IOB1 (B- only between neighbors of a type), IOE, BIOES, BILOU and BMEWO: seqeval knows
     no L, U and M.
     """
     converted, before = [], OUTSIDE

@@ -371,7 +371,7 @@ def test_load_reads_a_task_of_glue_from_own_files(load):
     assert task.splits["train"] == ([("a", "b"), ("c", "d")], [2, 1])
 
 
-# --- labelled words
+# --- labeled words
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 
@@ -674,15 +674,6 @@ def test_token_metrics_of_parts_of_speech(papa):
     assert scores == pytest.approx({"accuracy": 2 / 3, **tags}, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("task", "entity_level", "metric"),
-    [("cola", False, "matthews_correlation"), ("pos", True, "accuracy"), ("ner", False, "f1"),
-     ("chunk", True, "overall_f1"), ("stsb", False, "pearson")],
-)  # fmt: skip
-def test_main_metric_of_a_task(papa, task, entity_level, metric):
-    assert papa.metrics.main_metric(task, entity_level) == metric
-
-
 # --- predictions
 
 
@@ -716,10 +707,8 @@ def test_toy_is_a_directory_of_rte(papa, load, tmp_path):
         for name in "abc"
     )
     assert first == same != other
-    assert [(len(one.texts), sum(one.labels)) for one in first.values()] == [
-        (1000, 500),
-        (300, 150),
-    ]
+    sizes = [(len(one.texts), sum(one.labels)) for one in first.values()]
+    assert sizes == [(1000, 500), (300, 150)]
     assert len({*first["train"].texts, *first["validation"].texts}) == 1300
 
 
