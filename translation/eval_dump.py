@@ -145,14 +145,11 @@ def main(argv=None) -> None:
         is_last = entry["iteration"] == last[entry["name"]]
         return args.eval_bleu == "all" or (args.eval_bleu == "last" and is_last)
 
-    described = [
-        [str(path), sha256(path)[:16], entry["calculate_grad"]]
-        for path, entry in zip(paths, entries, strict=True)
-    ]
-    checkpoints = [
-        (entry, path, {**settings, "scores_of": checkpoint, "bleu": with_bleu(entry)})
-        for entry, path, checkpoint in zip(entries, paths, described, strict=True)
-    ]
+    described, checkpoints = [], []
+    for path, entry in zip(paths, entries, strict=True):
+        described.append([str(path), sha256(path)[:16], entry["calculate_grad"]])
+        part = {**settings, "scores_of": described[-1], "bleu": with_bleu(entry)}
+        checkpoints.append((entry, path, part))
 
     def prepare():
         num_val = len(dataset.val)

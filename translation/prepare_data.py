@@ -281,12 +281,12 @@ def _check(
             warnings.append(f"{dropped:,} {split} pairs are left out: a side is empty")
     train, val = splits["train"].pairs, {*splits["val"].pairs}
     unshared = [pair for pair in train if pair not in val]
+    shared = len(train) - len(unshared)
     duplicates = {
         "training pairs that repeat an earlier one": len(train) - len({*train}),
-        "training pairs that are in validation": len(train) - len(unshared),
+        "training pairs that are in validation": shared,
     }
-    if len(unshared) < len(train):
-        shared = len(train) - len(unshared)
+    if shared:
         warnings.append(shared_warning(shared, "pairs", "validation", args.drop_duplicates))
     if args.drop_duplicates:
         if not unshared:

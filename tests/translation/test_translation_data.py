@@ -251,8 +251,7 @@ def test_prepare_counts_duplicates_and_drops_them_on_request(prepare, own, folde
     pairs = prepare("mine", *own, "--drop_duplicates", "--overwrite")
     assert pairs["train"] == EXPECTED["train"] + expected_pairs(2)
     with pytest.raises(InputError, match="without those that are in validation, no training pair"):
-        same = [*own[:-2], *own[5:7], "--drop_duplicates", "--overwrite"]
-        prepare("mine", *same)
+        prepare("mine", *own[:-2], *own[5:7], "--drop_duplicates", "--overwrite")
 
 
 def test_prepare_replaces_existing_files_only_with_overwrite(prepare, own, folder, translation):
@@ -522,6 +521,8 @@ def test_alignment_error_rate_by_hand(folder, translation):
     # α: 1 - 2 * 1 / (2 + 2); chance finds 1/2 + 1/2 of the two.
     expected = {"iteration": 0, "α of normal_A": 0.5, "β of uniform": 0.0, "chance": 0.5}
     assert rows("mine", logs, Pieces()) == [expected]
+    cells = translation.alignment.true_cells("mine", logs, Pieces()).reshape(4, 5).astype(int)
+    assert cells.tolist() == [[0, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 1, 0], [0] * 5]
     # One link: α finds it, 1 - 2 * 1 / (2 + 1); β does not; chance half the time.
     write_truth(folder, [[0, 1]])
     [row] = rows("mine", logs, Pieces())
@@ -578,12 +579,3 @@ def test_toy_truth_scored_against_itself(folder, translation, right):
     assert rows[0]["α of normal_A"] == pytest.approx(0 if right else 1, abs=1e-12)
     # 2,500 target words: a standard error of 0.006.
     assert rows[1]["chance"] == pytest.approx(rows[1]["α of normal_A"], abs=0.02)
-
-
-def test_true_cells_mark_the_pieces_of_linked_words(folder, translation):
-    logs = small_logs(ALPHA, BETA)
-    assert translation.alignment.true_cells("mine", logs, Pieces()) is None
-    write_truth(folder, [[0, 0], [1, 1]])  # "ab" - "X", "c" - "Yz"
-    cells = translation.alignment.true_cells("mine", logs, Pieces()).reshape(4, 5)
-    expected = [[0, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]
-    assert cells.astype(int).tolist() == expected
