@@ -66,13 +66,8 @@ GIGABYTE = 1e9
 class Workload:
     """Made-up texts: ``texts`` of them, log-normal lengths, words drawn by Zipf's law.
 
-    Attributes:
-        name: shown in the table.
-        texts: how many.
-        mean: tokens of a text on average.
-        sigma: spread of the logarithm of the length.
-        longest: longer texts are cut.
-        vocab: number of words, the four specials included.
+    ``mean`` is that of the lengths, ``sigma`` the spread of their logarithm, ``longest`` the limit;
+    ``vocab`` includes the four specials.
     """
 
     name: str
@@ -133,9 +128,7 @@ def sized(workload: Workload, texts: int, args: argparse.Namespace) -> Workload:
 def both_models(vocab: int, config: dict) -> tuple[nn.Module, nn.Module]:
     """The reference model and ours, with the same weights."""
     torch.manual_seed(0)
-    plain = reference.AttentionClassifier(
-        vocab, config["embed_dim"], config["hidden_dim"], config["intermediate_dim"]
-    )
+    plain = reference.AttentionClassifier(vocab, config)
     ours = experiment("models").AttentionClassifier(vocab, config, False)
     ours.load_state_dict(plain.state_dict())
     return plain, ours

@@ -2,7 +2,7 @@
 
 Each function follows the paper line by line with the tools at hand (padded batches, packed
 sequences, scipy, loops over examples). Nothing here is made fast, and nothing slow on purpose. The
-tests compare the experiment's own code with it; the benchmarks run both side by side.
+benchmarks run it beside the experiment's own code.
 
 An example is ``(token ids, label)``: ids with ``<bos>`` and ``<eos>``, label 0 or 1.
 """
@@ -24,11 +24,6 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 PAD, BOS, EOS, UNK = range(4)
-
-# The grid of logistic_beta (docs/method.md, section 2).
-INVERSE_REGULARISATIONS = (
-    1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 50, 100, 500, 1e3, 5e3, 1e4
-)  # fmt: skip
 
 Example = tuple[list[int], int]
 
@@ -81,34 +76,22 @@ def pad(examples: list[Example]) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
 class AttentionClassifier(nn.Module):
     """Embedding, bidirectional LSTM, attention; the score is the attention-weighted sum of β."""
 
-    def __init__(
-        self,
-        vocab: int,
-        embed_dim: int,
-        hidden_dim: int,
-        intermediate_dim: int,
-        uniform: bool = False,
-    ):
+    def __init__(self, vocab: int, config: dict, uniform: bool = False):
         super().__init__()
+        embed, hidden = config["embed_dim"], config["hidden_dim"]
         self.uniform = uniform
-        self.embedding = nn.Embedding(vocab, embed_dim)
-        self.encoder = nn.LSTM(embed_dim, hidden_dim, batch_first=True, bidirectional=True)
-        self.hidden2attn_intermediate = nn.Linear(2 * hidden_dim, intermediate_dim)
-        self.attn_intermediate2logit = nn.Linear(intermediate_dim, 1)
-        self.hidden2beta = nn.Linear(2 * hidden_dim, 1)
+        self.embedding = nn.Embedding(vocab, embed)
+        self.encoder = nn.LSTM(embed, hidden, batch_first=True, bidirectional=True)
+        self.hidden2attn_intermediate = nn.Linear(2 * hidden, config["intermediate_dim"])
+        self.attn_intermediate2logit = nn.Linear(config["intermediate_dim"], 1)
+        self.hidden2beta = nn.Linear(2 * hidden, 1)
 
     def forward(
         self, ids: torch.Tensor, lengths: torch.Tensor, gates: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Score, α and β of a batch.
+        """Score (batch,), α and β (batch, src_len) of padded ids (batch, src_len).
 
-        Args:
-            ids: ``(batch, src_len)``, padded with 0 at the end.
-            lengths: ``(batch,)``.
-            gates: ``(batch, src_len)`` factors of the embeddings, for Δ; None for none.
-
-        Returns:
-            scores ``(batch,)``, alpha ``(batch, src_len)`` with 0 on padding, beta likewise.
+        ``gates`` (batch, src_len), if any, multiply the embeddings: Δ is the gradient there.
         """
         embedded = self.embedding(ids)  # (batch, src_len, embed)
         if gates is not None:
@@ -139,33 +122,6 @@ def train_step(model: AttentionClassifier, optimizer, batch: list[Example]) -> f
     return loss.item()
 
 
-def train(
-    model: AttentionClassifier,
-    examples: list[Example],
-    steps: int,
-    batch_size: int,
-    rng: random.Random,
-    before_step=lambda step: None,
-) -> list[float]:
-    """``steps`` updates with Adam; ``before_step(step)`` is where checkpoints are taken.
-
-    The order is reshuffled every floor(N / batch_size) steps; the batch of step t is the places
-    [t * batch_size, (t + 1) * batch_size) modulo N of the current order. Returns the losses.
-    """
-    optimizer = torch.optim.Adam(model.parameters())
-    order = list(range(len(examples)))
-    epoch = max(1, len(examples) // batch_size)
-    losses = []
-    for step in range(steps):
-        if step % epoch == 0:
-            rng.shuffle(order)
-        places = range(step * batch_size, (step + 1) * batch_size)
-        batch = [examples[order[place % len(order)]] for place in places]
-        before_step(step)
-        losses.append(train_step(model, optimizer, batch))
-    return losses
-
-
 # --- eval_dump ---
 
 
@@ -187,12 +143,9 @@ def evaluate(
         F.binary_cross_entropy_with_logits(scores, labels, reduction="sum").backward()
         for row, (tokens, label) in enumerate(batch):
             length = len(tokens)
+            kinds = {"alpha": alpha.detach(), "beta": beta.detach(), "grad": -gates.grad}
             scores_of_examples.append(
-                {
-                    "alpha": alpha[row, :length].detach().numpy().copy(),
-                    "beta": beta[row, :length].detach().numpy().copy(),
-                    "grad": -gates.grad[row, :length].numpy().copy(),
-                }
+                {kind: values[row, :length].numpy().copy() for kind, values in kinds.items()}
             )
             correct.append(float((scores[row].item() > 0) == (label == 1)))
     return scores_of_examples, float(np.mean(correct))
@@ -223,13 +176,7 @@ def eval_dump(
         if data is None:
             data = [{"src": src, "trg": trg, "split": "val"} for src, trg in test_set]
             data += [{"src": src, "trg": trg, "split": "train"} for src, trg in train_set]
-        model = AttentionClassifier(
-            vocab,
-            config["embed_dim"],
-            config["hidden_dim"],
-            config["intermediate_dim"],
-            entry["uniform"],
-        )
+        model = AttentionClassifier(vocab, config, entry["uniform"])
         kind = "uniform" if entry["uniform"] else "normal"
         dims = f"h_dim={config['hidden_dim']},b_size={config['batch_size']}"
         folder = f"{dims},seed={entry['seed']},{kind}"
@@ -295,22 +242,6 @@ class EmbeddingClassifier(nn.Module):
         return (self.embedding.weight @ self.linear.weight.squeeze(0)).detach().numpy().copy()
 
 
-def embedding_epoch(
-    model: EmbeddingClassifier,
-    optimizer,
-    examples: list[Example],
-    order: list[int],
-    batch_size: int,
-) -> None:
-    """A pass over ``examples`` in ``order``: an update on the summed loss of each batch."""
-    for start in range(0, len(order), batch_size):
-        ids, lengths, labels = pad([examples[place] for place in order[start : start + batch_size]])
-        optimizer.zero_grad()
-        scores = model(ids, lengths)
-        F.binary_cross_entropy_with_logits(scores, labels, reduction="sum").backward()
-        optimizer.step()
-
-
 def embedding_loss(model: EmbeddingClassifier, examples: list[Example], batch_size: int) -> float:
     """The cross-entropy summed over ``examples``."""
     total = 0.0
@@ -337,7 +268,13 @@ def embedding_beta(
     order = list(range(len(train_set)))
     for _ in range(epochs):
         rng.shuffle(order)
-        embedding_epoch(model, optimizer, train_set, order, batch_size)
+        for start in range(0, len(order), batch_size):
+            batch = [train_set[place] for place in order[start : start + batch_size]]
+            ids, lengths, labels = pad(batch)
+            optimizer.zero_grad()
+            scores = model(ids, lengths)
+            F.binary_cross_entropy_with_logits(scores, labels, reduction="sum").backward()
+            optimizer.step()
         loss = embedding_loss(model, val_set, batch_size)
         if loss < best_loss:
             best_loss, best = loss, model.beta()
@@ -357,95 +294,3 @@ def count_matrix(examples: list[Example], vocab: int) -> np.ndarray:
 def logistic_fit(counts: np.ndarray, labels: list[int], inverse_regularisation: float):
     """The logistic regression of ``labels`` on ``counts`` ``(examples, vocab)``."""
     return LogisticRegression(C=inverse_regularisation, max_iter=1000).fit(counts, labels)
-
-
-def logistic_beta(
-    train_set: list[Example],
-    val_set: list[Example],
-    vocab: int,
-    grid: tuple[float, ...] = INVERSE_REGULARISATIONS,
-) -> np.ndarray:
-    """β^lr ``(1, vocab)`` of the C with the best validation accuracy (of equals the first)."""
-    train_counts, val_counts = count_matrix(train_set, vocab), count_matrix(val_set, vocab)
-    train_labels = [label for _, label in train_set]
-    val_labels = [label for _, label in val_set]
-    best_accuracy, best = -1.0, None
-    for inverse_regularisation in grid:
-        regression = logistic_fit(train_counts, train_labels, inverse_regularisation)
-        accuracy = regression.score(val_counts, val_labels)
-        if accuracy > best_accuracy:
-            best_accuracy, best = accuracy, regression.coef_
-    return best
-
-
-# --- collect ---
-
-
-def collect(
-    logs: dict, metric: str, split: str, perf: str, px: np.ndarray, logistic: np.ndarray
-) -> dict:
-    """The published summary statistics, without ``baseline`` (a random shuffle), from a plain dump.
-
-    Args:
-        logs: the published layout, Δ positive where a token helps (departure 1).
-        metric: a key of METRICS.
-        split: "val" or "train".
-        perf: "test_acc" or "train_acc".
-        px: β^px, ``(vocab,)``.
-        logistic: β^lr, ``(1, vocab)``.
-    """
-    names = sorted({name for name, _, _ in logs["metas"]})
-    iterations = sorted({iteration for _, iteration, _ in logs["metas"]})
-    compared = [name for name in names if name.startswith("normal_") and name != "normal_A"]
-    examples = [
-        example
-        for example in logs["data"]
-        if example["split"] == split and example["normal_A", iterations[0], "alpha"] is not None
-    ]
-
-    def scores(name: str, iteration: int, kind: str) -> list[np.ndarray]:
-        arrays = [example[name, iteration, kind] for example in examples]
-        return signed(arrays) if kind == "beta" else arrays
-
-    def signed(arrays: list[np.ndarray]) -> list[np.ndarray]:
-        """Votes for the correct label: those of negative examples are negated."""
-        pairs = zip(arrays, examples, strict=True)
-        return [array if example["trg"] == 1 else -array for array, example in pairs]
-
-    def words(beta: np.ndarray) -> list[np.ndarray]:
-        return signed([beta[example["src"]] for example in examples])
-
-    def mean_agreement(first: list[np.ndarray], second: list[np.ndarray]) -> float:
-        return float(np.nanmean(agreement(metric, first, second)))
-
-    gold = max(iterations, key=lambda iteration: logs["metas"]["normal_A", iteration, perf])
-    alpha, grad = scores("normal_A", gold, "alpha"), scores("normal_A", gold, "grad")
-    corrs = np.array(
-        [
-            np.mean([mean_agreement(alpha, scores(name, t, "alpha")) for name in compared])
-            for t in iterations
-        ]
-    )
-    perfs = np.array(
-        [np.mean([logs["metas"][name, t, perf] for name in compared]) for t in iterations]
-    )
-    rivals = {
-        "unif": (alpha, "uniform"),
-        "px": (words(px), "uniform"),
-        "logistic": (words(logistic[0]), "uniform"),
-        "grad": (grad, "uniform"),
-        "normal": (alpha, "normal_B"),
-    }
-    result = {}
-    for name, (first, run) in rivals.items():
-        level = max(mean_agreement(first, scores(run, t, "beta")) for t in iterations)
-        above = [perf for corr, perf in zip(corrs, perfs, strict=True) if corr > level]
-        result[f"agr_{name}"] = level
-        result[f"xi_{name}"] = float(above[0]) if above else None
-    return {
-        **result,
-        "best_perf": logs["metas"]["normal_A", gold, perf],
-        "alpha_corrs": corrs,
-        "alpha_perfs": perfs,
-        "iterations": iterations,
-    }
