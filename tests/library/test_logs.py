@@ -123,17 +123,6 @@ def test_plain_data_and_arrays_are_admitted(tmp_path, protocol):
     assert back == value
 
 
-def test_a_pickle_cut_anywhere_is_refused_in_one_line(tmp_path):
-    save_logs(tmp_path / "x_logs.pkl", small_logs())
-    whole = (tmp_path / "x_logs.pkl").read_bytes()
-    cut = tmp_path / "cut_logs.pkl"
-    for end in range(0, len(whole), 7):
-        cut.write_bytes(whole[:end])
-        with pytest.raises(InputError, match=r"cut_logs.pkl") as refused:
-            load_logs(cut)
-        assert "\n" not in str(refused.value)
-
-
 def test_other_pickles_and_versions_are_refused(tmp_path):
     path = tmp_path / "x_logs.pkl"
     for value, message in (
