@@ -89,12 +89,8 @@ def cache_states(
 ) -> CachedStates:
     """The states of ``examples``, read from ``folder`` or computed and written there.
 
-    Args:
-        model: its encoder runs in evaluation mode on its current device.
-        examples: with input_ids, attention_mask and labels.
-        collator: makes a batch of them.
-        folder: directory with a subdirectory for each encoder and dataset, named by checksum.
-        bar: whether to show a progress bar.
+    The encoder of ``model`` runs in evaluation mode on its current device. ``folder`` has a
+    subdirectory for each encoder and dataset, named by checksum.
     """
     lengths = np.array([int(np.sum(example["attention_mask"])) for example in examples])
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -115,7 +111,6 @@ def write_states(model, examples, collator, lengths, offsets, stream: BinaryIO, 
 
     Not through a memory map, where a full disk would kill the process without a message.
     """
-    training = model.training
     model.eval()
     order = np.argsort(-lengths, kind="stable")  # the largest batch first: memory fails early
     batches = np.array_split(order, range(BATCH, len(order), BATCH))
@@ -129,4 +124,3 @@ def write_states(model, examples, collator, lengths, offsets, stream: BinaryIO, 
             values = states[row, mask[row]]
             stream.seek(int(offsets[number]) * values[0].nbytes)
             stream.write(values.tobytes())
-    model.train(training)

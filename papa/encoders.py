@@ -34,25 +34,15 @@ PROJECTIONS = (("query", "key", "value"), ("q_lin", "k_lin", "v_lin"))
 
 @dataclass(frozen=True)
 class Encoder:
-    """A pretrained encoder.
+    """A pretrained encoder."""
 
-    Attributes:
-        name: --model_name_or_path.
-        source: name or directory that the library reads.
-        config: configuration of the library.
-        tokenizer: its tokenizer.
-        base: the encoder without the head of a task.
-        checksum: SHA-256 of its weights.
-        options: further arguments of the library's from_pretrained (cache directory, revision).
-    """
-
-    name: str
-    source: str
+    name: str  # --model_name_or_path
+    source: str  # name or directory that the library reads
     config: PreTrainedConfig
     tokenizer: PreTrainedTokenizerBase
-    base: PreTrainedModel
-    checksum: str
-    options: dict
+    base: PreTrainedModel  # without the head of a task
+    checksum: str  # SHA-256 of its weights
+    options: dict  # more arguments of from_pretrained (cache directory, revision)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -176,14 +166,13 @@ def replace_attention(
     """Replace the attention of every layer; remove queries and keys of constant heads.
 
     Args:
-        encoder: BERT, RoBERTa, XLM-R, ELECTRA, DistilBERT or DeBERTa without the head of a task.
+        encoder: a supported encoder without the head of a task.
         kind: class of the new heads.
         static: the constant heads of each layer.
         length: rows and columns of the constants.
 
-    Returns:
-        The heads of each layer, and the positions that they share. Raises InputError for an encoder
-        whose attention cannot be replaced.
+    Returns the heads of each layer, and the positions that they share; InputError for an encoder
+    whose attention cannot be replaced.
     """
     positions, modules = Positions(), find_attention(encoder)
     heads, device = encoder.config.num_attention_heads, encoder.device

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from attention import Heads, MixedHeads, Positions
-from encoders import Encoder, derives_positions, find_attention, quiet_library, replace_attention
+from encoders import Encoder, derives_positions, quiet_library, replace_attention
 from metrics import IGNORED
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -16,7 +16,7 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
 )
-from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 
 class SequencePooler(nn.Module):
@@ -72,7 +72,7 @@ class FrozenHead(nn.Module):
 
     def forward(
         self, states: list[Tensor], valid: Tensor, positions: Positions, labels: Tensor | None
-    ) -> SequenceClassifierOutput | TokenClassifierOutput:
+    ) -> SequenceClassifierOutput:
         """Logits and, given labels, the loss; in training the logits of labelled tokens only.
 
         Args:
@@ -86,12 +86,10 @@ class FrozenHead(nn.Module):
                 labelled = labels != IGNORED
                 states = [state[labelled] for state in states]
                 labels = labels[labelled]
-            logits = self.token_head(list(states))
-            output = TokenClassifierOutput
+            logits = self.token_head(states)
         else:
             logits = self.classifier(self.dropout(self.pooler(states, valid, positions)))
-            output = SequenceClassifierOutput
-        return output(loss=task_loss(logits, labels), logits=logits)
+        return SequenceClassifierOutput(loss=task_loss(logits, labels), logits=logits)
 
 
 def task_loss(logits: Tensor, labels: Tensor | None) -> Tensor | None:
@@ -123,7 +121,6 @@ class PapaModel(PreTrainedModel):
         settings = config.papa
         if stock is None:
             stock = stock_class(settings).from_config(config, attn_implementation="eager")
-        find_attention(stock.base_model)  # reject unknown families before anything else fails
         self.stock = stock
         if settings["pooler"]:
             if hasattr(stock, "pooler"):
@@ -149,7 +146,7 @@ class PapaModel(PreTrainedModel):
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         positions: Tensor | None = None,
-    ) -> SequenceClassifierOutput | TokenClassifierOutput:
+    ) -> SequenceClassifierOutput:
         """Logits (batch, labels), or (batch, len, labels) of tokens, and the loss given labels.
 
         Args:
@@ -165,8 +162,7 @@ class PapaModel(PreTrainedModel):
             valid = torch.ones_like(input_ids) if attention_mask is None else attention_mask
             return self.head(states, valid, self.positions, labels)
         logits = self.stock(**inputs).logits
-        output = TokenClassifierOutput if logits.ndim == 3 else SequenceClassifierOutput
-        return output(loss=task_loss(logits, labels), logits=logits)
+        return SequenceClassifierOutput(loss=task_loss(logits, labels), logits=logits)
 
     def states(self, *inputs, **more) -> tuple[Tensor, ...]:
         """States (batch, len, hidden) of all layers; arguments as of :meth:`forward`."""

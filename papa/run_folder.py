@@ -44,13 +44,9 @@ def prepare_output_dir(record: dict, options: Options, source: Path) -> bool:
     The results of a finished run with different settings are moved to a subdirectory named after
     its number of constant heads and its seed.
 
-    Args:
-        record: from :func:`run_record`.
-        options: options of the command line.
-        source: directory of the encoder, which must not be written to.
-
-    Raises InputError when the directory is not writable, a record is corrupt, or there are
-    checkpoints of an unfinished run with different settings.
+    ``source`` is the directory of the encoder, which must not be written to. Raises InputError when
+    --output_dir is not writable, a record is corrupt, or there are checkpoints of an unfinished run
+    with different settings.
     """
     folder, overwrite = Path(options.trainer.output_dir), options.data.overwrite_output
     settings = record["settings"]

@@ -27,23 +27,15 @@ _VARIED = ("static_heads_num", "seed", "checksums")
 
 @dataclass
 class Experiment:
-    """The finished runs of one model on one task.
+    """The finished runs of one model on one task."""
 
-    Attributes:
-        name: name of the directory, such as minilm_cola.
-        model, task, max_seq_length: the same for all runs.
-        num_heads: number of heads of the model, all layers together.
-        metric: the score, named as in eval_results.json without its eval_.
-        scores: "last" or "best" (epoch) -> number of constant heads -> seed -> score.
-    """
-
-    name: str
+    name: str  # of the directory, such as minilm_cola
     model: str
     task: str
     max_seq_length: int
-    num_heads: int
-    metric: str
-    scores: dict[str, dict[int, dict[int, float]]]
+    num_heads: int  # of all layers together
+    metric: str  # as in eval_results.json without its eval_
+    scores: dict[str, dict[int, dict[int, float]]]  # epoch ("last", "best") -> heads -> seed
 
     @property
     def heads(self) -> list[int]:

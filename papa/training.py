@@ -153,8 +153,7 @@ def train_and_evaluate(
 ) -> tuple[dict[str, float], dict[str, PredictionOutput]]:
     """Train, evaluate and predict as the options say, and write the Trainer's results.
 
-    Returns the scores, and the predictions of each test split. Raises RunError when the loss is not
-    finite.
+    Returns the scores, and the predictions of each test split.
     """
     args, trained = options.trainer, model
     collator = Collator(encoder.tokenizer.pad_token_id, options.layout.drop_unused_positions)
