@@ -312,34 +312,25 @@ def embedding_row(workload: Workload, val_workload: Workload, args: argparse.Nam
     return compared(workload.name, f"epoch of {len(train_set)} texts", "s", *times, 8.0, floor)
 
 
-def plain_logistic(
-    workload: Workload, inverse_regularisation: float
-) -> tuple[np.ndarray, int, int]:
-    """The reference fit in a process of its own: coefficients, peak bytes before and after."""
-    examples = workload.examples(seed=0)
-    labels = [label for _, label in examples]
+def logistic_fit(workload: Workload, is_plain: bool) -> tuple[np.ndarray, int, int]:
+    """A fit with C = 1 in a process of its own: coefficients, peak bytes before and after."""
+    module, examples = experiment("logistic_beta"), workload.examples(seed=0)
+    split = as_split(examples)
     before = int(peak_memory_mb() * 1e6)
-    counts = reference.count_matrix(examples, workload.vocab)
-    regression = reference.logistic_fit(counts, labels, inverse_regularisation)
-    return regression.coef_, before, int(peak_memory_mb() * 1e6)
-
-
-def our_logistic(workload: Workload, inverse_regularisation: float) -> tuple[np.ndarray, int, int]:
-    """The same fit on sparse counts."""
-    module = experiment("logistic_beta")
-    split = as_split(workload.examples(seed=0))
-    before = int(peak_memory_mb() * 1e6)
-    shares = module.word_shares(split, workload.vocab)
-    regression = module.LogisticRegression(C=inverse_regularisation, max_iter=1000)
-    regression.fit(shares, split.labels)
+    if is_plain:
+        counts = reference.count_matrix(examples, workload.vocab)
+        regression = reference.logistic_fit(counts, [label for _, label in examples], 1.0)
+    else:
+        regression = module.LogisticRegression(C=1.0, max_iter=1000)
+        regression.fit(module.word_shares(split, workload.vocab), split.labels)
     return regression.coef_, before, int(peak_memory_mb() * 1e6)
 
 
 def logistic_section(args: argparse.Namespace) -> list[dict]:
     """Memory is that of the fit alone: what the libraries and the texts take is subtracted."""
     workload = sized(replace(LONG, mean=240, vocab=40_000), 4000, args)
-    plain, plain_before, plain_after = in_process(plain_logistic, workload, 1.0)
-    ours, our_before, our_after = in_process(our_logistic, workload, 1.0)
+    plain, plain_before, plain_after = in_process(logistic_fit, workload, True)
+    ours, our_before, our_after = in_process(logistic_fit, workload, False)
     difference = float(np.abs(plain - ours).max() / np.abs(plain).max())
     memory = (plain_after - plain_before) / GIGABYTE, max(our_after - our_before, 1) / GIGABYTE
     name = f"{workload.texts} texts, {workload.vocab} words"

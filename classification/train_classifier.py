@@ -97,25 +97,19 @@ def accuracy(model: AttentionClassifier, split: Split, device: torch.device) -> 
 
 def use_pretrained(model: AttentionClassifier, dataset: Dataset) -> int:
     """Put the word vectors into the embedding (departure 2); returns how many words have one."""
-    width = model.embedding.embedding_dim
-    found = 0
-    with torch.no_grad():
-        for index, word in enumerate(dataset.vocabulary):
-            if word in dataset.vectors:
-                vector = torch.as_tensor(dataset.vectors[word], dtype=torch.float32)
-                if vector.shape != (width,):
-                    raise InputError(
-                        f"--pretrained_embeddings: the vector of {word!r} in data/w2v.pkl has "
-                        f"shape {tuple(vector.shape)}, but embed_dim of the config is {width}"
-                    )
-                model.embedding.weight[index] = vector
-                found += 1
-    if not found:
+    words = dataset.vocabulary
+    known = {i: dataset.vectors[word] for i, word in enumerate(words) if word in dataset.vectors}
+    try:
+        vectors = torch.from_numpy(np.stack([*known.values()]).astype(np.float32))
+        with torch.no_grad():
+            model.embedding.weight[[*known]] = vectors
+    except (ValueError, RuntimeError):
         raise InputError(
-            "--pretrained_embeddings: data/w2v.pkl holds no vector of a word in the vocabulary; "
-            "make it with prepare_data.py --word_vectors FILE"
-        )
-    return found
+            "--pretrained_embeddings: data/w2v.pkl must hold vectors of known words, of "
+            f"{model.embedding.embedding_dim} numbers (embed_dim of the config); make it with "
+            "prepare_data.py --word_vectors FILE"
+        ) from None
+    return len(known)
 
 
 def train(
