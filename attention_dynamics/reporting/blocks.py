@@ -11,36 +11,22 @@ compares them. Measured numbers stand inside blocks only.
 
 import ast
 import functools
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.names import METRICS
+from attention_dynamics.reporting import sections
 from attention_dynamics.reporting.results import (
+    EXPERIMENTS,
     SHIPPED,
-    authors_curve,
     authors_value,
     read_object,
     read_results,
 )
-from attention_dynamics.reporting.sections import (
-    MALFORMED,
-    authors_drop,
-    fisher_tables,
-    mean_drops,
-    papa_tables,
-    range_of,
-    read_copying_rows,
-    read_experiment,
-    select_tables,
-    success_table,
-)
 from attention_dynamics.reporting.tables import (
     Table,
-    agreements_of,
-    curve_rows,
     format_cell,
     format_percent,
     format_performance,
@@ -77,7 +63,7 @@ def update_blocks(page: Path) -> str:
             return f"{begin}\n{GENERATORS[name](*arguments)}\n\n{end}"
         except InputError as error:
             raise InputError(f"{page}: block {call}: {error}") from None
-        except MALFORMED as error:
+        except sections.MALFORMED as error:
             raise InputError(
                 f"{page}: block {call}: unknown generator, wrong arguments, or a file that lacks "
                 f"{error}; see GENERATORS in attention_dynamics/reporting/blocks.py"
@@ -92,7 +78,7 @@ def _markdown(tables: list[Table]) -> str:
 
 def findings(experiment: str) -> str:
     """The findings in the results of an experiment that come with the repository."""
-    groups, problems = read_experiment(experiment)
+    groups, problems = sections.read_experiment(experiment)
     if problems:
         raise InputError(problems[0])
     shipped = [group for group in groups if f"from {SHIPPED}" in group.source]
@@ -106,56 +92,25 @@ def agreement(file: str, kind: str, *metric: str, column: str) -> str:
     """
     name = " ".join(metric)
     results = {key: one for key, one in read_results(Path(file)).items() if name in ("", key[1])}
-    if not (tables := select_tables(results, kind)):
+    if not (tables := sections.select_tables(results, kind)):
         raise InputError(f"{file} has no results with {kind} and {name or 'any metric'}")
     return _markdown([table for table in tables if column in table.rows[0]])
 
 
-def authors(file: str) -> str:
-    """The authors' values in papers.json next to the values of a results file."""
-    rows = []
-
-    def add(statistic: str, ours: object, theirs: object) -> None:
-        rows.append({"statistic": statistic, "this repository": ours, "authors' run": theirs})
-
-    for key, result in read_results(Path(file)).items():
-        is_bleu, names = key[3].endswith("_bleu"), agreements_of(result)
-        labels = {"best_perf": "best_perf", **{f"xi_{name}": f"xi_{name}" for name in names}}
-        if not is_bleu:
-            agreements = {f"agr_{name}": f"agr_{name}" for name in names}
-            labels = {**agreements, "baseline": "baseline (shuffle)", **labels}
-        for name, label in labels.items():
-            if (theirs := authors_value(key, name)) is not None:
-                label = f"{label}, BLEU" if is_bleu else label
-                add(label, level_cell(result, name), format_performance(result, theirs, name))
-        curve = {} if is_bleu else authors_curve(key)
-        shown = {*curve, int(max(result["iterations"]))} if curve else ()
-        for row in curve_rows(result, "performance", curve):
-            if row["iteration"] in shown:
-                label = f"α agreement at step {row['iteration']}"
-                add(label, row["agreement of α"], row["authors' run"])
-    return format_table(rows, "markdown")
-
-
 def copying(file: str) -> str:
     """How many seeds or combinations of heads learn to copy, and Fisher's exact test of pairs."""
-    rows = read_copying_rows(Path(file))
-    return _markdown([success_table(rows)[0], *fisher_tables(rows)])
+    rows = sections.read_copying_rows(Path(file))
+    return _markdown([sections.success_table(rows)[0], *sections.fisher_tables(rows)])
 
 
 def papa(file: str) -> str:
     """Scores and drops with constant heads in a results file of collect_papa_stats.py."""
-    return _markdown(papa_tables(read_object(Path(file), "results")))
+    return _markdown(sections.papa_tables(read_object(Path(file), "results")))
 
 
 def results_at_a_glance() -> str:
     """One row for each main result: this repository next to the authors' run."""
-    rows: list[dict] = []
-
-    def add(experiment: str, measure: str, ours: object, theirs: object = None) -> None:
-        row = {"experiment": experiment, "measure": measure, "this repository": ours}
-        rows.append({**row, "authors' run": theirs})
-
+    rows = []
     for folder in ("translation", "classification"):
         for key, result in read_results(SHIPPED / f"{folder}.pkl").items():
             if key[1:3] != (METRICS[0], "val"):
@@ -168,21 +123,23 @@ def results_at_a_glance() -> str:
                 "best_perf": f"best {label} of the gold run",
             }
             for name in list(measures)[is_bleu:]:
-                value = level_cell(result, name)
+                ours = level_cell(result, name)
                 theirs = format_performance(result, authors_value(key, name), name)
-                ours = "never" if value is None else value
-                add(f"{folder}, {key[0]}", measures[name], ours, theirs)
+                ours = "never" if ours is None else ours
+                rows.append([f"{folder}, {key[0]}", measures[name], ours, theirs])
     for file in ("copying.json", "multihead.json"):
-        for row in success_table(read_copying_rows(SHIPPED / file))[0].rows:
+        for row in sections.success_table(sections.read_copying_rows(SHIPPED / file))[0].rows:
             setting, count, fraction = list(row.values())[:3]
-            add("copying", f"{setting}: {list(row)[1]}", f"{count} {fraction.partition(' ')[2]}")
-    for row in mean_drops(read_object(SHIPPED / "papa.json", "results")):
+            interval = fraction.partition(" ")[2]
+            rows.append(["copying", f"{setting}: {list(row)[1]}", f"{count} {interval}", None])
+    for row in sections.mean_drops(read_object(SHIPPED / "papa.json", "results")):
         if row["epoch"] == "last":
             heads = f"{row['model']}, {row['share']:.0%} of heads constant"
             measure = f"{heads}: relative drop, mean of {row['tasks']} tasks"
-            ours = f"{format_percent(row['drop'])} ({range_of(row)})"
-            add("PAPA", measure, ours, authors_drop() if row["share"] == 1 else None)
-    return format_table(rows, "markdown")
+            ours = f"{format_percent(row['drop'])} ({sections.range_of(row)})"
+            rows.append(["PAPA", measure, ours, sections.authors_drop(row)])
+    header = ("experiment", "measure", "this repository", "authors' run")
+    return format_table([dict(zip(header, row, strict=True)) for row in rows], "markdown")
 
 
 def _long_table(columns: list[str], rows: list[list]) -> str:
@@ -211,22 +168,16 @@ def departures() -> str:
 def times() -> str:
     """How long the scripts took (results/times.json)."""
     content = read_object(SHIPPED / "times.json", "times")
-    rows = [
-        {
-            "script": f"{experiment}/{script}",
-            "of": what,
-            "runs": numbers["runs"],
-            "seconds (median)": f"{numbers.get('seconds', numbers.get('training_seconds')):,.0f}",
-            "seconds per step": numbers.get("seconds_per_step"),
-            "peak memory (MB)": f"{numbers.get('peak_memory_mb', math.nan):.0f}".replace(
-                "nan", "-"
-            ),
-        }
-        for experiment, scripts in content.items()
-        if experiment != "machine"
-        for script, by_what in scripts.items()
-        for what, numbers in by_what.items()
-    ]
+    rows = []
+    for experiment in EXPERIMENTS:
+        for script, by_what in content.get(experiment, {}).items():
+            for what, numbers in by_what.items():
+                row = {"script": f"{experiment}/{script}", "of": what, "runs": numbers["runs"]}
+                seconds = numbers.get("seconds", numbers.get("training_seconds"))
+                row |= {"seconds (median)": f"{seconds:,.0f}"}
+                row |= {"seconds per step": numbers.get("seconds_per_step")}
+                memory = numbers.get("peak_memory_mb")
+                rows.append({**row, "peak memory (MB)": None if memory is None else round(memory)})
     machine = ", ".join(f"{key} {value}" for key, value in content["machine"].items())
     return f"{format_table(rows, 'markdown')}\n\nMachine: {machine}."
 
@@ -257,14 +208,7 @@ def modules(folder: str) -> str:
 
 GENERATORS: dict[str, Callable[..., str]] = {
     "results-at-a-glance": results_at_a_glance,
-    "findings": findings,
     "levels": functools.partial(agreement, column="statistic"),
     "curves": functools.partial(agreement, column="iteration"),
-    "authors": authors,
-    "copying": copying,
-    "papa": papa,
-    "departures": departures,
-    "times": times,
-    "benchmarks": benchmarks,
-    "modules": modules,
+    **{f.__name__: f for f in (findings, copying, papa, departures, times, benchmarks, modules)},
 }

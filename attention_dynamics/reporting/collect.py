@@ -4,17 +4,14 @@ The ``collect_*_stats.py`` scripts contribute their inputs and performances.
 """
 
 import argparse
+import itertools
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tqdm import tqdm
 
-from attention_dynamics.analysis.inputs import (
-    AnalysisInputs,
-    add_input_options,
-    summarise_inputs,
-)
+from attention_dynamics.analysis.inputs import AnalysisInputs, add_input_options, summarise_inputs
 from attention_dynamics.names import METRICS, Performance
 from attention_dynamics.reporting.tables import FORMATS
 from attention_dynamics.storage.files import check_writable, write_pickle
@@ -67,24 +64,17 @@ def collect(
     check_writable(args.out_file, beside=Path("outputs"))
     metrics = METRICS if args.include_kendall_tau else METRICS[:1]
     splits = ("val", "train") if args.include_train_results else ("val",)
-    datasets = list(dict.fromkeys(datasets))
+    tables = list(itertools.product(performances, metrics, splits))
     results = {}
-    progress = tqdm(
-        total=len(datasets) * len(performances) * len(metrics) * len(splits), unit="table",
-        disable=not sys.stderr.isatty(),
-    )  # fmt: skip
-    for dataset in datasets:
+    for dataset in dict.fromkeys(datasets):
         inputs = load(dataset, args.embed_dim)
         for line in inputs.missing:
-            progress.write(f"note: {line}", file=sys.stderr)
+            print(f"note: {line}", file=sys.stderr)
         inspect(dataset, inputs)
-        for performance in performances:
-            for metric in metrics:
-                for split in splits:
-                    key = (dataset, metric, split, performance.splits[split][0])
-                    results[key] = summarise_inputs(inputs, metric, split, performance, args.seed)
-                    progress.update()
-    progress.close()
+        progress = tqdm(tables, dataset, unit="table", disable=not sys.stderr.isatty())
+        for performance, metric, split in progress:
+            key = (dataset, metric, split, performance.splits[split][0])
+            results[key] = summarise_inputs(inputs, metric, split, performance, args.seed)
     write_pickle(args.out_file, results)
     print(f"results written to {args.out_file}", file=sys.stderr)
     return results

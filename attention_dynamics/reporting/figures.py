@@ -18,7 +18,7 @@ from scipy.optimize import isotonic_regression
 
 from attention_dynamics.analysis.statistics import crossing
 from attention_dynamics.names import LEVELS
-from attention_dynamics.reporting.tables import format_table, result_records
+from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.storage.files import atomic_write, write_text
 
 _ALPHA, _PERF, _CHANCE, _TEXT = "#0072B2", "#333333", "#6b6b6b", "#222222"
@@ -33,19 +33,6 @@ _STYLE = {
 }
 _SIZE = (10.4, 6.2)  # inches
 _LABEL_POINTS = 8.5
-
-
-def plot_dynamics(
-    path_stem: str | os.PathLike, result: dict, *, title: str, **options
-) -> list[Path]:
-    """Write ``{path_stem}.svg``, ``.png`` and ``.csv`` of a result; return their paths.
-
-    ``title`` and ``options`` are those of :func:`draw_dynamics`.
-    """
-    rows = result_records(result)
-    return write_figure(
-        path_stem, lambda: draw_dynamics(result, title=title, **options), rows, title
-    )
 
 
 def write_figure(

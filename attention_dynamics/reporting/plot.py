@@ -4,18 +4,16 @@ The ``plot_dynamics.py`` scripts contribute their inputs and write the page.
 """
 
 import argparse
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
-from attention_dynamics.analysis.inputs import (
-    AnalysisInputs,
-    add_input_options,
-    summarise_inputs,
-)
+from attention_dynamics.analysis.inputs import AnalysisInputs, add_input_options, summarise_inputs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import count
 from attention_dynamics.names import METRICS, SHORT, Performance
-from attention_dynamics.reporting.figures import plot_dynamics
+from attention_dynamics.reporting.figures import draw_dynamics, write_figure
+from attention_dynamics.reporting.tables import result_records
 from attention_dynamics.reporting.viewer import attention_page, choose_examples, examples_at
 from attention_dynamics.storage.files import check_writable, write_text
 
@@ -74,8 +72,7 @@ def plot(
     Args:
         args: options of the script.
         performance: selects the gold iteration and is drawn.
-        stem: beginning of the names of the figures.
-        page_name: of the page.
+        stem: beginning of the names of the figures; ``page_name`` is that of the page.
         load: (dataset, embedding size) -> its inputs.
         page_options: inputs -> words and options of :func:`viewer.attention_page`.
 
@@ -98,15 +95,12 @@ def plot(
     options = {"perf": perf, "perf_label": label, "unit": performance.unit, **page_options(inputs)}
     write_text(page, attention_page(inputs.logs, examples=examples, **options))
     print(page)
+    title = f"{args.dataset}, {args.split} examples"
     for metric, result in results.items():
-        paths = plot_dynamics(
-            page.with_name(f"{stem}_{SHORT[metric]}"),
-            result,
-            title=f"{args.dataset}, {args.split} examples",
-            metric=metric,
-            perf_label=label,
-            percent=isinstance(inputs.logs.trg, Ragged),
-            unit=performance.unit,
+        draw = functools.partial(
+            draw_dynamics, result, title=title, metric=metric, perf_label=label,
+            percent=isinstance(inputs.logs.trg, Ragged), unit=performance.unit,
             include_normal=args.include_normal,
-        )
-        print(*paths, sep="\n")
+        )  # fmt: skip
+        path_stem = page.with_name(f"{stem}_{SHORT[metric]}")
+        print(*write_figure(path_stem, draw, result_records(result), title), sep="\n")

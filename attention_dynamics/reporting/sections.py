@@ -13,6 +13,7 @@ from scipy.stats import fisher_exact
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.names import METRICS, PERFORMANCES
+from attention_dynamics.reporting import tables
 from attention_dynamics.reporting.results import (
     SHIPPED,
     authors_value,
@@ -21,16 +22,7 @@ from attention_dynamics.reporting.results import (
     read_papers,
     read_results,
 )
-from attention_dynamics.reporting.tables import (
-    Table,
-    agreement_tables,
-    curve_rows,
-    format_cell,
-    format_interval,
-    format_percent,
-    format_performance,
-    level_cell,
-)
+from attention_dynamics.reporting.tables import Table, format_cell, format_percent
 
 # What malformed content of a result file raises.
 MALFORMED = (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError)
@@ -118,7 +110,7 @@ def select_tables(results: dict, kind: str) -> list[Table]:
     if not selected:
         return []
     label = performance_label(*next(iter(selected.items())))
-    return agreement_tables(selected, label, authors=True)
+    return tables.agreement_tables(selected, label, authors=True)
 
 
 def _agreement_groups(path: Path) -> list[Group]:
@@ -126,12 +118,12 @@ def _agreement_groups(path: Path) -> list[Group]:
     groups = []
     for dataset in dict.fromkeys(key[0] for key in results):
         own = {key: result for key, result in results.items() if key[0] == dataset}
-        tables = [table for kind in ("acc", "bleu") for table in select_tables(own, kind)]
+        details = [table for kind in ("acc", "bleu") for table in select_tables(own, kind)]
         main = next((key for key in own if key[1:3] == (METRICS[0], "val")), None)
         findings = agreement_findings(main, own[main]) if main else []
-        rows = [row for row in tables[0].rows if _is_main(row["statistic"])]
-        table = Table(tables[0].title, rows)
-        groups.append(Group(_titled(dataset, path), _source(path), findings, table, tables))
+        rows = [row for row in details[0].rows if _is_main(row["statistic"])]
+        table = Table(details[0].title, rows)
+        groups.append(Group(_titled(dataset, path), _source(path), findings, table, details))
     return groups
 
 
@@ -145,8 +137,8 @@ def agreement_findings(key: tuple, result: dict) -> list[str]:
     dataset, label = key[0], performance_label(key, result)
 
     def value(name: str) -> str:
-        theirs = format_performance(result, authors_value(key, name), name)
-        cell = format_cell(level_cell(result, name))
+        theirs = tables.format_performance(result, authors_value(key, name), name)
+        cell = format_cell(tables.level_cell(result, name))
         return cell if theirs is None else f"{cell}; authors' run {format_cell(theirs)}"
 
     chance = "baseline_exact" if "baseline_exact" in result else "baseline"
@@ -157,8 +149,8 @@ def agreement_findings(key: tuple, result: dict) -> list[str]:
         when = (
             f"agrees with the gold run more than that once their {label} is ξ = {value('xi_unif')}"
         )
-    best = format_performance(result, float(max(result["alpha_perfs"])), "best_perf")
-    last = curve_rows(result, label)[-1]
+    best = tables.format_performance(result, float(max(result["alpha_perfs"])), "best_perf")
+    last = tables.curve_rows(result, label)[-1]
     return [
         f"{dataset}: the attention of the gold run agrees with β^uf at {value('agr_unif')}; this "
         f"is {compared} for a random order ({value(chance)}).",
@@ -176,12 +168,6 @@ _OUTCOMES = {
     "reach": ("Seeds that learn to copy", "seeds", "at least"),
     "exceed": ("Combinations of heads that learn to copy", "combinations", "above"),
 }
-# Further keys of the rows -> column, decimals.
-_MORE = {
-    "mean acc at the end": ("mean accuracy at the end", 3),
-    "β half right at step": ("β half right at step", 0),
-    "α half right at step": ("α half right at step", 0),
-}
 
 
 def read_copying_rows(path: Path) -> list[dict]:
@@ -196,44 +182,40 @@ def read_copying_rows(path: Path) -> list[dict]:
 
 def success_table(rows: list[dict]) -> tuple[Table, list[str]]:
     """How many of each setting learn, with a 95% interval (Wilson); a sentence for each."""
-    cells, findings = [], []
+    lines, findings = [], []
     for row in rows:
-        key = _count_key(row)
+        setting, key = _setting_and_key(row)
         verb, accuracy = key.split()
         title, what, criterion = _OUTCOMES[verb]
-        interval = format_interval((row["low"], row["high"]), 2)
-        cells.append(
-            {
-                "setting": _setting(row),
-                f"{what} that learn": f"{row[key]} of {row['of']}",
-                "fraction, 95% interval": f"{row['share']:.2f} {interval}",
-                **{
-                    column: None if row[name] is None else f"{row[name]:.{digits}f}"
-                    for name, (column, digits) in _MORE.items()
-                    if name in row
-                },
-            }
-        )
+        interval = tables.format_interval((row["low"], row["high"]), 2)
+        cells = {"setting": setting, f"{what} that learn": f"{row[key]} of {row['of']}"}
+        cells["fraction, 95% interval"] = f"{row['share']:.2f} {interval}"
+        for name in ("mean acc at the end", "β half right at step", "α half right at step"):
+            if name in row:
+                digits = 3 if "acc" in name else 0
+                value = row[name]
+                cells[name.replace("acc", "accuracy")] = value and f"{value:.{digits}f}"
+        lines.append(cells)
         findings.append(
-            f"{_setting(row)}: {row[key]} of {row['of']} {what} learn to copy (accuracy "
-            f"{criterion} {accuracy} at any evaluation)."
+            f"{setting}: {row[key]} of {row['of']} {what} learn to copy (accuracy {criterion} "
+            f"{accuracy} at any evaluation)."
         )
-    return Table(title, cells), findings
+    return Table(title, lines), findings
 
 
-def _count_key(row: dict) -> str:
-    return next(key for key in row if key.startswith(tuple(_OUTCOMES)))
-
-
-def _setting(row: dict) -> str:
-    """The setting as the paper names it."""
+def _setting_and_key(row: dict) -> tuple[str, str]:
+    """The setting as the paper names it, and the key of the count."""
     vocab = re.fullmatch(r"vocab(40|60)seq_length40bsize128no_rep", row["setting"])
-    return f"40 of {vocab[1]}" if vocab else row["setting"]
+    key = next(key for key in row if key.startswith(tuple(_OUTCOMES)))
+    return f"40 of {vocab[1]}" if vocab else row["setting"], key
 
 
 def fisher_tables(rows: list[dict]) -> list[Table]:
     """Fisher's exact test of each pair of settings in the rows of :func:`success_table`."""
-    counts = {_setting(row): [row[k := _count_key(row)], row["of"] - row[k]] for row in rows}
+    counts = {}
+    for row in rows:
+        setting, key = _setting_and_key(row)
+        counts[setting] = [row[key], row["of"] - row[key]]
     pairs = [
         {
             "settings compared": f"{first}, {second}",
@@ -245,6 +227,11 @@ def fisher_tables(rows: list[dict]) -> list[Table]:
 
 
 # --- PAPA ---
+
+_MEAN_COLUMNS = (
+    "model", "constant heads", "tasks", "drop, last epoch", "range over tasks", "drop, best epoch",
+    "authors' models",
+)  # fmt: skip
 
 
 def mean_drops(content: dict) -> list[dict]:
@@ -279,44 +266,39 @@ def papa_tables(content: dict) -> list[Table]:
     """The mean drop over tasks, then scores and drops of each model and task."""
     means: dict[tuple, dict] = {}
     for row in mean_drops(content):
-        cells = means.setdefault(
-            (row["model"], row["heads"]),
-            {
-                "model": row["model"],
-                "constant heads": f"{row['heads']} ({row['share']:.0%})",
-                "tasks": row["tasks"],
-                "drop, last epoch": None,
-                "range over tasks": None,
-                "drop, best epoch": None,
-                "authors' models": authors_drop() if row["share"] == 1 else None,
-            },
-        )
+        cells = means.setdefault((row["model"], row["heads"]), dict.fromkeys(_MEAN_COLUMNS))
+        cells |= {"model": row["model"], "constant heads": _heads(row), "tasks": row["tasks"]}
+        cells |= {"authors' models": authors_drop(row)}
         cells[f"drop, {row['epoch']} epoch"] = format_percent(row["drop"])
         if row["epoch"] == "last":
             cells["range over tasks"] = range_of(row)
     title = "Relative drop of the score, mean over tasks"
-    tables = [Table(title, [*means.values()])] if means else []
+    result = [Table(title, [*means.values()])] if means else []
     for name, one in content.items():
         rows: dict[int, dict] = {}
         for row in one["rows"]:
-            heads = f"{row['heads']} ({row['share']:.0%})"
-            cells = {"constant heads": heads, "seeds": row["seeds"]}
-            cells = rows.setdefault(row["heads"], cells)
+            cells = rows.setdefault(row["heads"], {})
+            cells |= {"constant heads": _heads(row), "seeds": row["seeds"]}
             cells[f"score, {row['epoch']} epoch"] = _mean_and_std(row, "score", 1, ".3f", "")
             cells[f"drop, {row['epoch']} epoch"] = _mean_and_std(row, "drop", 100, ".1f", "%")
         title = f"{name}: {one['metric']} of {one['model']} on {one['task']}"
-        tables.append(Table(title, [*rows.values()]))
-    return tables
+        result.append(Table(title, [*rows.values()]))
+    return result
 
 
-def authors_drop() -> str:
-    """The authors' relative drop with all heads constant."""
-    return f"about {format_percent(read_papers()['papa']['drop'])}"
+def authors_drop(row: dict) -> str | None:
+    """The authors' relative drop next to a row of :func:`mean_drops`, if all heads are constant."""
+    drop = read_papers()["papa"]["drop"]
+    return f"about {format_percent(drop)}" if row["share"] == 1 else None
 
 
 def range_of(row: dict) -> str:
     """The lowest and the highest drop in a row of :func:`mean_drops`."""
     return f"{format_percent(row['lowest'])} to {format_percent(row['highest'])}"
+
+
+def _heads(row: dict) -> str:
+    return f"{row['heads']} ({row['share']:.0%})"
 
 
 def _mean_and_std(row: dict, what: str, scale: int, digits: str, unit: str) -> str | None:

@@ -15,7 +15,7 @@ from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.analysis.statistics import summarise
 from attention_dynamics.cli import InputError
 from attention_dynamics.names import LEVELS
-from attention_dynamics.reporting.figures import draw_dynamics, plot_dynamics
+from attention_dynamics.reporting.figures import draw_dynamics, write_figure
 from attention_dynamics.reporting.tables import result_records
 from attention_dynamics.reporting.viewer import attention_page, choose_examples, examples_at
 
@@ -68,16 +68,17 @@ def result(logs) -> dict:
     return summary(logs)
 
 
-def plot(stem, result, **options):
-    names = {"title": "made up", "metric": "top 5% match", "perf_label": "test accuracy"}
-    return plot_dynamics(stem, result, **{**names, **options})
+OPTIONS = {"title": "made up", "metric": "top 5% match", "perf_label": "validation accuracy"}
 
 
-def test_plot_dynamics_writes_the_numbers_as_csv_and_the_same_bytes_again(tmp_path, result):
-    paths = plot(tmp_path / "figures" / "made.up_val", result)
+def test_write_figure_writes_the_numbers_as_csv_and_the_same_bytes_again(tmp_path, result):
+    stems = tmp_path / "figures" / "made.up_val", tmp_path / "again"
+    paths, again = (
+        write_figure(stem, lambda: draw_dynamics(result, **OPTIONS), result_records(result), "t")
+        for stem in stems
+    )
     # A dot in the name is no suffix to be replaced.
     assert [path.name for path in paths] == [f"made.up_val.{s}" for s in ("svg", "png", "csv")]
-    again = plot(tmp_path / "again", result)
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
     assert paths[1].read_bytes().startswith(b"\x89PNG")
     with open(paths[2], newline="") as stream:
@@ -117,16 +118,14 @@ def test_draw_dynamics_keeps_labels_apart_and_inside(result, heights):
     levels = {}
     for name, height in zip(LEVELS, heights, strict=True):
         levels |= {f"agr_{name}": height, f"agr_{name}_interval": (height, height)}
-    options = {"title": "made up", "metric": "top 5% match", "perf_label": "validation accuracy"}
-    check_texts_apart(draw_dynamics({**result, **levels}, **options, include_normal=True))
+    check_texts_apart(draw_dynamics({**result, **levels}, **OPTIONS, include_normal=True))
 
 
 def test_draw_dynamics_of_a_single_run_with_an_undefined_level(tmp_path):
     result = summary(made_up_logs(runs=("normal_A", "normal_B", "uniform")), "kendall tau")
     percent = {key: 100 * np.asarray(result[key]) for key in ("alpha_perfs", "alpha_perfs_std")}
     result = {**result, **percent, "agr_px": math.nan, "xi_unif": None, "agr_unif": 2.0}
-    options = {"title": "t", "metric": "kendall tau", "perf_label": "BLEU", "percent": True}
-    figure = draw_dynamics(result, **options)
+    figure = draw_dynamics(result, **OPTIONS, percent=True)
     upper, lower = figure.axes
     written = " ".join(text.get_text() for text in (*upper.texts, *lower.texts))
     assert "normal run, 95% interval" in written and "bag of embeddings" not in written
@@ -140,9 +139,7 @@ def test_draw_dynamics_of_a_single_run_with_an_undefined_level(tmp_path):
 def test_draw_dynamics_has_ticks_for_any_iterations(result, iterations):
     n = len(iterations)
     cut = {key: value[:n] for key, value in result.items() if key.startswith("alpha_")}
-    figure = draw_dynamics(
-        {**result, **cut, "iterations": iterations}, title="t", metric="m", perf_label="p"
-    )
+    figure = draw_dynamics({**result, **cut, "iterations": iterations}, **OPTIONS)
     figure.draw_without_rendering()
     ticks = [int(tick.get_text().replace(",", "")) for tick in figure.axes[1].get_xticklabels()]
     assert {iterations[0], iterations[-1]} <= set(ticks)
