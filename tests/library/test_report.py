@@ -2,9 +2,7 @@
 
 import fnmatch
 import html
-import importlib.util
 import itertools
-import json
 import pickle
 import re
 import shutil
@@ -302,14 +300,3 @@ def test_departures_name_tests_that_exist():
     for departure in departures:
         for pattern in departure["test"].split(", "):
             assert fnmatch.filter(names, pattern), (departure["number"], pattern)
-
-
-@pytest.mark.parametrize(
-    "page", sorted((ROOT / "benchmarks/results").glob("*.md")), ids=lambda page: page.stem
-)
-def test_benchmark_pages_match_the_json_next_to_them(page):
-    spec = importlib.util.spec_from_file_location("measure", ROOT / "benchmarks" / "measure.py")
-    measure = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(measure)
-    results = json.loads(page.with_suffix(".json").read_text())
-    assert page.read_text() == measure._markdown(results)
