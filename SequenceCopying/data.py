@@ -14,27 +14,11 @@ TRAINING, EVALUATION = range(2)
 
 
 class Task(NamedTuple):
-    """A copying task.
-
-    Attributes:
-        seq_length: tokens in a sequence, without the end marker.
-        num_vocab: number of tokens to draw from; two more tokens mark the end and the start.
-        no_rep: whether the tokens of a sequence are distinct.
-    """
+    """A copying task; the number of tokens includes neither the end nor the start marker."""
 
     seq_length: int
-    num_vocab: int
-    no_rep: bool
-
-    @property
-    def eos(self) -> int:
-        """The token at the end of source and target."""
-        return self.num_vocab
-
-    @property
-    def sos(self) -> int:
-        """The first input of the decoder."""
-        return self.num_vocab + 1
+    num_vocab: int  # number of tokens to draw from
+    no_rep: bool  # whether the tokens of a sequence are distinct
 
     @property
     def vocab(self) -> int:
@@ -43,17 +27,11 @@ class Task(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Sequences of one length: src_len = trg_len = seq_length + 1.
+    """Sequences of one length: src_len = trg_len = seq_length + 1; each is (length, batch)."""
 
-    Attributes:
-        src: x + [eos], (src_len, batch).
-        inputs: [sos] + x, (trg_len, batch), the inputs of the decoder.
-        targets: x + [eos], (trg_len, batch), the outputs to learn.
-    """
-
-    src: torch.Tensor
-    inputs: torch.Tensor
-    targets: torch.Tensor
+    src: torch.Tensor  # x + [eos]
+    inputs: torch.Tensor  # [sos] + x, the inputs of the decoder
+    targets: torch.Tensor  # x + [eos], the outputs to learn
 
     def to(self, device: torch.device) -> "Batch":
         """The batch on another device."""
@@ -80,7 +58,7 @@ def sequences(task: Task, size: int, rng: np.random.Generator) -> np.ndarray:
 def as_batch(task: Task, rows: np.ndarray) -> Batch:
     """Sequences (batch, seq_length) as a batch for the model."""
     x = torch.from_numpy(np.ascontiguousarray(rows.T))  # (seq_length, batch)
-    eos, sos = (torch.full((1, x.shape[1]), token) for token in (task.eos, task.sos))
+    eos, sos = (torch.full((1, x.shape[1]), task.num_vocab + more) for more in (0, 1))
     src = torch.cat([x, eos])
     return Batch(src, torch.cat([sos, x]), src)
 

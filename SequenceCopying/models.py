@@ -32,13 +32,8 @@ class Copier(nn.Module):
     ):
         """A model over ``vocab`` tokens, the end and start markers included.
 
-        Args:
-            vocab: number of tokens.
-            hidden: size of embeddings and states.
-            bi: whether the encoder reads in both directions.
-            uniform: whether α is 1/src_len.
-            no_context: whether P c_t is replaced by 0, so that the decoder is on its own.
-            seeds: number of stacked models, filled by load_state_dict; None for a single model.
+        With ``no_context``, P c_t is replaced by 0. The weights of a stack of ``seeds`` models are
+        filled by load_state_dict.
         """
         super().__init__()
         self.uniform, self.no_context = uniform, no_context
@@ -55,8 +50,8 @@ class Copier(nn.Module):
     def forward(self, batch: Batch) -> torch.Tensor:
         """Logits (..., trg_len, batch, vocab) of every target, given the targets before it."""
         decoded, states = self.decode(batch)
-        queries, keys = self.query(decoded).transpose(-3, -2), states.transpose(-3, -2)
-        return self.combine(decoded, fused_attention(queries, keys).transpose(-3, -2))
+        context = fused_attention(*self._queries_and_keys(decoded, states)).transpose(-3, -2)
+        return self.combine(decoded, context)
 
     def decode(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """d (..., trg_len, batch, hidden) and e (..., src_len, batch, directions * hidden)."""
@@ -81,16 +76,16 @@ class Copier(nn.Module):
         states, last = lstm_states(lstm, self.embedding(words), lengths, tokens, initial)
         return states.view(batch, length, -1).transpose(0, 1), last
 
-    def query(self, decoded: torch.Tensor) -> torch.Tensor:
-        """q (..., directions * hidden); zero, so that all scores are 0, if α is uniform."""
-        if self.uniform:
-            return decoded.new_zeros(*decoded.shape[:-1], self.attn_lin.weight.shape[-2])
-        return self.attn_lin(decoded)
-
     def alpha(self, decoded: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
         """α (..., trg_len, batch, src_len) for the d and e returned by :meth:`decode`."""
-        queries, keys = self.query(decoded).transpose(-3, -2), states.transpose(-3, -2)
-        return explicit_attention(queries, keys).transpose(-3, -2)
+        return explicit_attention(*self._queries_and_keys(decoded, states)).transpose(-3, -2)
+
+    def _queries_and_keys(self, decoded, states) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both (..., batch, len, directions * hidden); zero queries make α uniform."""
+        queries = self.attn_lin(decoded)
+        if self.uniform:
+            queries = torch.zeros_like(queries)
+        return queries.transpose(-3, -2), states.transpose(-3, -2)
 
     def combine(self, decoded: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
         """Logits (..., vocab) of d (..., hidden) and c (..., directions * hidden)."""
@@ -119,16 +114,13 @@ def explicit_attention(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tenso
 class Output(NamedTuple):
     """The outputs of a model on an evaluation batch.
 
-    Attributes:
-        log_probs: (..., trg_len, batch, vocab).
-        alpha: (..., trg_len, batch, src_len).
-        probed: (..., trg_len, batch), the prediction of the one-token probe: the most probable
-            token if all attention is on the state of the token being copied (β_tt).
+    ``probed`` is the prediction of the one-token probe: the most probable token if all attention is
+    on the state of the token being copied (β_tt).
     """
 
-    log_probs: torch.Tensor
-    alpha: torch.Tensor
-    probed: torch.Tensor
+    log_probs: torch.Tensor  # (..., trg_len, batch, vocab)
+    alpha: torch.Tensor  # (..., trg_len, batch, src_len)
+    probed: torch.Tensor  # (..., trg_len, batch)
 
 
 @torch.no_grad()
@@ -228,9 +220,7 @@ class StackedLSTM(nn.Module):
     ) -> tuple[torch.Tensor, State]:
         """States (seed, len, batch, directions * hidden), last (h, c).
 
-        Args:
-            values: (seed, len, batch, in).
-            initial: first (h, c), each (seed, directions, batch, hidden); zero if None.
+        ``initial`` is the first (h, c), each (seed, directions, batch, hidden); zero if None.
         """
         states, lasts = [], []
         for direction, suffix in enumerate(self.suffixes):

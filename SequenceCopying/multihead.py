@@ -11,10 +11,11 @@ are trained, 50 of 7 bad heads and a good one, and 50 of 8 random heads.
 
 Writes re_{num_heads}headcomb.pkl, (bad_histories, good_histories, random_histories), each a dict
 from the tuple of head names to the history: a list of dicts of step, acc, loss and attn_acc,
-attn_acc_m1, attn_acc_p1 (of the mean attention over heads, see seq2seq.py), before the updates of
-steps 0, 10, ... A .json file beside it records the settings. Prints the share of each kind that
-exceeds 0.95, with a 95% interval (Wilson), and Fisher's exact test for every pair of kinds. Draw
-the learning curves with plot_multihead.py.
+attn_acc_m1, attn_acc_p1 (the token that the mean over heads attends to most is the one being
+copied, the one after it, the one before it), before the updates of steps 0, 10, ... A .json file
+beside it records the settings. Prints the share of each kind that exceeds 0.95, with a 95% interval
+(Wilson), and Fisher's exact test for every pair of kinds. Draw the learning curves with
+plot_multihead.py.
 
 If a run is interrupted, the same command resumes it: trials of heads, finished combinations and
 training states are in --folder. A later call with other numbers of heads and samples reuses them.

@@ -59,18 +59,13 @@ def parse_args(argv=None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def first_step(history: History, measure: str) -> int | None:
-    """The step of the first evaluation at which ``measure`` reaches HALF; None if none does."""
-    return next((entry["step"] for entry in history if entry[measure] >= HALF), None)
-
-
 def setting_row(name: str, histories: list[History]) -> dict:
     """A row of the table: success, and when β and attention are right for half of the tokens."""
     row = success_row(name, histories)
     for measure, label in (("beta_acc", "β"), ("attn_acc", "α")):
-        steps = [first_step(history, measure) for history in histories]
-        reached = [step for step in steps if step is not None]
-        row[f"{label} half right at step"] = float(statistics.median(reached)) if reached else None
+        reached = [[e["step"] for e in history if e[measure] >= HALF] for history in histories]
+        first = [steps[0] for steps in reached if steps]
+        row[f"{label} half right at step"] = float(statistics.median(first)) if first else None
     return row
 
 
@@ -127,19 +122,16 @@ def main(argv=None) -> None:
     paths = [histories_path(name) for name in args.names]
     settings = [load_histories(path) for path in paths]
     titles = [title_of(path, name) for path, name in zip(paths, args.names, strict=True)]
-    if titles[0] == titles[1]:
-        titles = args.names
+    titles = args.names if titles[0] == titles[1] else titles
     named = list(zip(args.names, settings, strict=True))
     rows = [setting_row(*setting) for setting in named]
     (test,) = fisher_rows(rows, f"reach {LEARNED}")
     print(format_table(rows))
     print(f"Fisher's exact test of the two counts: p = {test['p']:.2g}")
     write_json(f"{stem}.json", {"settings": rows, "fisher_p": test["p"]})
+    curves = [row for setting in named for row in curve_rows(*setting)]
     for path in write_figure(
-        stem,
-        lambda: draw_curves(titles, settings),
-        [row for setting in named for row in curve_rows(*setting)],
-        "Learning to copy",
+        stem, lambda: draw_curves(titles, settings), curves, "Learning to copy"
     ):
         print(path)
 

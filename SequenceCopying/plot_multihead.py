@@ -53,14 +53,11 @@ def draw_curves(num_heads: int, rows: list[dict]) -> Figure:
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     for kind in KINDS:
-        steps, mean, std = (
-            np.array([row[key] for row in rows if row["kind"] == kind])
-            for key in ("step", "mean", "std")
-        )
-        axes.fill_between(
-            steps, mean - std, mean + std, color=COLORS[kind], alpha=0.15, linewidth=0
-        )
-        axes.plot(steps, mean, color=COLORS[kind], linewidth=2, label=label_of(kind, num_heads))
+        points = [(row["step"], row["mean"], row["std"]) for row in rows if row["kind"] == kind]
+        steps, mean, std = np.array(points).T
+        color = COLORS[kind]
+        axes.fill_between(steps, mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
+        axes.plot(steps, mean, color=color, linewidth=2, label=label_of(kind, num_heads))
     axes.axhline(GOOD, color="#6b6b6b", linewidth=0.8, dashes=(2, 2))
     axes.set_ylim(-0.03, 1.03)
     axes.set_xlabel("training step")

@@ -150,7 +150,7 @@ def main(argv=None) -> None:
         }
         out.write(histories, results)
     print(format_table([row]))
-    print(f"{path}: {len(histories)} seeds, {results['seconds']:.0f} s")
+    print(f"{path}: {len(histories)} seed(s), {results['seconds']:.0f} s")
 
 
 if __name__ == "__main__":

@@ -39,26 +39,14 @@ DATA_SEEDS = (0, 1, 2)
 TRIAL_EVERY, TRIAL_EVALUATION_SIZE = 10, 400
 TRIAL_MEASURES = ("acc", "loss", *ATTENTION_MEASURES)
 
+REQUIRED = ("acc", "loss", "beta_acc")  # measures that every version records
+
 History = list[dict[str, float]]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings that decide the history of a seed.
-
-    Attributes:
-        seq_length, num_vocab, no_rep: the task, as in :class:`data.Task`.
-        bi: whether the encoder reads in both directions.
-        hidden_dim: size of embeddings and states.
-        bsize: sequences in a training batch.
-        steps: number of updates.
-        save_every: updates between evaluations.
-        invasive_uniform: whether α is uniform, in training and in evaluation (departure 15).
-        no_context: whether the decoder runs without the context.
-        early_stop: whether a seed ends at its first evaluation with accuracy LEARNED (departure
-            16).
-        precision: "fp32" or "bf16" (automatic mixed precision in training; evaluation is in fp32).
-    """
+    """The settings that decide the history of a seed; seq2seq.py explains its options."""
 
     seq_length: int = 40
     num_vocab: int = 40
@@ -68,10 +56,10 @@ class Settings:
     bsize: int = 128
     steps: int = 200
     save_every: int = 10
-    invasive_uniform: bool = False
+    invasive_uniform: bool = False  # departure 15
     no_context: bool = False
-    early_stop: bool = False
-    precision: str = "fp32"
+    early_stop: bool = False  # departure 16
+    precision: str = "fp32"  # bf16 only in training
 
     @property
     def task(self) -> Task:
@@ -182,7 +170,10 @@ def _train(settings, described, model, streams, parts, show_progress=False) -> l
                 optimizer.step()
             progress.update()
     histories = [add_steps(history, every, MEASURES) for history in histories]
-    return [cut(history) for history in histories] if settings.early_stop else histories
+    if settings.early_stop:
+        ends = [next((i for i, e in enumerate(h) if learned([e])), len(h)) for h in histories]
+        return [history[: end + 1] for history, end in zip(histories, ends, strict=True)]
+    return histories
 
 
 def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -204,20 +195,10 @@ def add_steps(history: History, every: int, measures: tuple[str, ...]) -> Histor
     return [
         {
             "step": entry.get("step", every * index),
-            **{
-                name: float(entry[name])
-                for name in measures
-                if name in entry or name not in ATTENTION_MEASURES
-            },
+            **{name: float(entry[name]) for name in measures if name in entry or name in REQUIRED},
         }
         for index, entry in enumerate(history)
     ]
-
-
-def cut(history: History) -> History:
-    """A history up to its first evaluation with accuracy LEARNED."""
-    first = next((index for index, e in enumerate(history) if learned([e])), len(history))
-    return history[: first + 1]
 
 
 def learned(history: History) -> bool:
@@ -230,15 +211,7 @@ def learned(history: History) -> bool:
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """The settings that decide the initial weights of a trial and its history.
-
-    Attributes:
-        seq_length: sequences are permutations of this many tokens.
-        hidden_dim: size of embeddings and states.
-        bsize: sequences in a training batch.
-        num_steps: number of updates.
-        seed: random seed of the body, the heads and the evaluation set.
-    """
+    """The settings that decide the initial weights of a trial and its history."""
 
     seq_length: int = 40
     hidden_dim: int = 256

@@ -46,7 +46,7 @@ def run_parallel(function: Callable, tasks: Iterable[tuple], jobs: int) -> Itera
     At most twice as many tasks as ``jobs`` are drawn ahead. With one job everything is computed in
     this process. ``function`` is a module's function; its arguments and results can be pickled.
 
-    Raises RunError when a process is killed, and the exception of a task that fails. The other
+    Raises RunError when a process is killed, and the exception of a task that fails; the other
     processes are then terminated and save their training states.
     """
     if jobs == 1:
