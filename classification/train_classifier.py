@@ -166,8 +166,8 @@ def train(
     }
     finish_run(folder, results)
     print(
-        f"{folder}: {len(accuracies)} checkpoints, {results['seconds_per_step'] * 1e3:.1f} ms per "
-        f"step, peak memory {results['peak_memory_mb']:.0f} MB"
+        f"{folder}: {len(accuracies)} checkpoint(s), {results['seconds_per_step'] * 1e3:.1f} ms "
+        f"per step, peak memory {results['peak_memory_mb']:.0f} MB"
     )
 
 

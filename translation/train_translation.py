@@ -123,7 +123,7 @@ def train(
     }
     finish_run(folder, results)
     print(
-        f"{folder}: {len(saves)} checkpoints, best validation token accuracy "
+        f"{folder}: {len(saves)} checkpoint(s), best validation token accuracy "
         f"{max(accuracies):.2f}% after epoch {results['best_epoch']}, "
         f"{results['seconds_per_step'] * 1e3:.0f} ms per step, peak memory "
         f"{results['peak_memory_mb']:.0f} MB"

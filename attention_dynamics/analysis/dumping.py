@@ -137,7 +137,7 @@ def dump_checkpoints(
     with output(path, settings, args.overwrite) as out:
         if out.is_current:
             count = len(checkpoints)
-            print(f"{path} is up to date with its {count} checkpoints; --overwrite dumps again")
+            print(f"{path} is up to date with its {count} checkpoint(s); --overwrite dumps again")
             return None
         logs, score_checkpoint, train_set = prepare()
         results = summarise(_fill(logs, checkpoints, score_checkpoint, out))
@@ -145,7 +145,7 @@ def dump_checkpoints(
         ours = args.layout == "ours"
         out.write(logs_content(logs) if ours else published_layout(logs, train_set()), results)
     print(
-        f"{path}: {len(checkpoints)} checkpoints, {logs.splits['val']} val and "
+        f"{path}: {len(checkpoints)} checkpoint(s), {logs.splits['val']} val and "
         f"{logs.splits['train']} train examples, peak memory {results['peak_memory_mb']:.0f} MB"
     )
     return results
