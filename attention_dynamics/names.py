@@ -23,14 +23,14 @@ class Level(NamedTuple):
         formula: in LaTeX, for figures.
         symbol: the same in plain text, for tables.
         label: in words.
-        colour: of its line; after Okabe and Ito, distinct for colour-blind readers.
-        dashes: of its line, for matplotlib; distinct in print without colour.
+        color: of its line; after Okabe and Ito, distinct for color-blind readers.
+        dashes: of its line, for matplotlib; distinct in print without color.
     """
 
     formula: str
     symbol: str
     label: str
-    colour: str
+    color: str
     dashes: tuple[int, ...]
 
 

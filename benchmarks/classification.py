@@ -52,7 +52,7 @@ from torch.nn import functional as F
 from attention_dynamics.analysis import agreement
 from attention_dynamics.analysis.logs import Logs, load_logs, save_logs
 from attention_dynamics.analysis.ragged import Ragged, offsets_of
-from attention_dynamics.analysis.statistics import summarise
+from attention_dynamics.analysis.statistics import summarize
 from attention_dynamics.cli import run_script
 from attention_dynamics.device import peak_memory_mb
 from attention_dynamics.names import METRICS
@@ -387,7 +387,7 @@ def collect_scale_logs(path: Path) -> dict:
             ("train", "train_acc", "test_acc"),
         ):
             start = time.perf_counter()
-            summarise(logs, metric, split, perf, heldout, baselines, sign)
+            summarize(logs, metric, split, perf, heldout, baselines, sign)
             seconds[f"{metric}, {split}"] = time.perf_counter() - start
     return {"seconds": seconds, "peak": int(peak_memory_mb() * 1e6)}
 

@@ -34,7 +34,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from measure import keep_results, machine_facts, modules_of
 
-from attention_dynamics.analysis.inputs import AnalysisInputs, summarise_inputs
+from attention_dynamics.analysis.inputs import AnalysisInputs, summarize_inputs
 from attention_dynamics.cli import InputError, count, run_script, script_parser
 from attention_dynamics.names import GOLD, METRICS, PERFORMANCES
 from attention_dynamics.reporting.tables import format_table
@@ -120,10 +120,10 @@ def classification_effects(dataset: str, threads: int) -> dict:
     baselines = modules_of("classification", "baselines").baselines
     measured = replace(baselines.load_inputs(dataset), baselines={})
     logs, accuracy = measured.logs, PERFORMANCES["classification"]["acc"]
-    results = [summarise_inputs(measured, METRICS[0], "val", accuracy, s) for s in SHUFFLES]
+    results = [summarize_inputs(measured, METRICS[0], "val", accuracy, s) for s in SHUFFLES]
     arrays = {key: -one if key[2] == "grad" else one for key, one in logs.arrays.items()}
     negated = replace(measured, logs=replace(logs, arrays=arrays))
-    published = summarise_inputs(negated, METRICS[0], "val", accuracy, 0)
+    published = summarize_inputs(negated, METRICS[0], "val", accuracy, 0)
     drawn, result = [one["baseline"] for one in results], results[0]
     effects = {
         "1": {
@@ -193,7 +193,7 @@ def translation_effects(dataset: str, published_beta: Path, threads: int) -> dic
     effects = {}
     for metric in METRICS:
         accuracy = PERFORMANCES["translation"]["acc"]
-        result = summarise_inputs(both, metric, "val", accuracy, 0)
+        result = summarize_inputs(both, metric, "val", accuracy, 0)
         effects[metric] = {name: result[f"agr_{name}"] for name in both.baselines}
     return {"5": {dataset: effects}, "made": {dataset: facts(measured, threads)}}
 

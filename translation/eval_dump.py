@@ -189,12 +189,12 @@ def main(argv=None) -> None:
 
         return logs, score_checkpoint, train_set
 
-    def summarise(parts: list[dict]) -> dict:
+    def summarize(parts: list[dict]) -> dict:
         signatures = [part["signature"] for part in parts if part["signature"]]
         return {"bleu_signature": signatures[-1] if signatures else None}
 
     whole = {**settings, "eval_bleu": args.eval_bleu, "checkpoints": described}
-    results = dump_checkpoints(args, whole, checkpoints, prepare, summarise)
+    results = dump_checkpoints(args, whole, checkpoints, prepare, summarize)
     if results and results["bleu_signature"]:
         print(f"BLEU: sacrebleu {results['bleu_signature']}, beam {args.beam_size}")
 

@@ -115,7 +115,7 @@ def dump_checkpoints(
     settings: dict,
     checkpoints: list[tuple[dict, Path, dict]],
     prepare: Callable[[], tuple[Logs, ScoreCheckpoint, Callable[[], list[tuple]]]],
-    summarise: Callable[[list[dict]], dict] = lambda _: {},
+    summarize: Callable[[list[dict]], dict] = lambda _: {},
 ) -> dict | None:
     """Write outputs/{dataset}_logs.pkl; a dump that is up to date is left alone.
 
@@ -128,7 +128,7 @@ def dump_checkpoints(
         prepare: called if there is something to do; returns the logs without scores, the function
             that scores a checkpoint, and one that returns the training set for
             :func:`published_layout`.
-        summarise: what the checkpoints gave, without their scores -> results for the record.
+        summarize: what the checkpoints gave, without their scores -> results for the record.
 
     Returns the results in the record; None if the dump was up to date. Raises InputError if scores
     are not finite, or if a row of α does not sum to 1.
@@ -140,7 +140,7 @@ def dump_checkpoints(
             print(f"{path} is up to date with its {count} checkpoint(s); --overwrite dumps again")
             return None
         logs, score_checkpoint, train_set = prepare()
-        results = summarise(_fill(logs, checkpoints, score_checkpoint, out))
+        results = summarize(_fill(logs, checkpoints, score_checkpoint, out))
         results = {"peak_memory_mb": peak_memory_mb(), **results}
         ours = args.layout == "ours"
         out.write(logs_content(logs) if ours else published_layout(logs, train_set()), results)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attention_dynamics.analysis.logs import Logs, load_logs
-from attention_dynamics.analysis.statistics import summarise
+from attention_dynamics.analysis.statistics import summarize
 from attention_dynamics.cli import InputError, add_options, count, seed
 from attention_dynamics.names import Performance
 from attention_dynamics.runs.outputs import read_output_record
@@ -67,10 +67,10 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def summarise_inputs(
+def summarize_inputs(
     inputs: AnalysisInputs, metric: str, split: str, performance: Performance, seed: int
 ) -> dict:
-    """``statistics.summarise`` of one split; the other split gives the held-out gold iteration.
+    """``statistics.summarize`` of one split; the other split gives the held-out gold iteration.
 
     Raises InputError if the logs do not have the split.
     """
@@ -82,7 +82,7 @@ def summarise_inputs(
         )
     other = "train" if split == "val" else "val"
     (perf, _), (heldout_perf, _) = performance.splits[split], performance.splits[other]
-    return summarise(
+    return summarize(
         logs, metric, split, perf, heldout_perf, inputs.baselines, inputs.beta_sign, seed
     )
 

@@ -16,7 +16,7 @@ from attention_dynamics.cli import InputError
 from attention_dynamics.names import GOLD, UNIFORM
 
 
-def summarise(
+def summarize(
     logs: Logs,
     metric: str,
     split: str,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from attention_dynamics.analysis.inputs import AnalysisInputs, add_input_options, summarise_inputs
+from attention_dynamics.analysis.inputs import AnalysisInputs, add_input_options, summarize_inputs
 from attention_dynamics.names import METRICS, Performance
 from attention_dynamics.reporting.tables import FORMATS
 from attention_dynamics.storage.files import check_writable, write_pickle
@@ -47,7 +47,7 @@ def collect(
     load: Callable[[str, int], AnalysisInputs],
     inspect: Callable[[str, AnalysisInputs], None],
 ) -> dict[tuple, dict]:
-    """Summarise all datasets and write the results to ``--out_file``.
+    """Summarize all datasets and write the results to ``--out_file``.
 
     Args:
         args: options of the script.
@@ -57,7 +57,7 @@ def collect(
         inspect: called with each dataset and its inputs.
 
     Returns:
-        {(dataset, metric, split, performance): result of ``statistics.summarise``}.
+        {(dataset, metric, split, performance): result of ``statistics.summarize``}.
 
     Raises InputError if an input is missing or does not fit, or the output cannot be written.
     """
@@ -74,7 +74,7 @@ def collect(
         progress = tqdm(tables, dataset, unit="table", disable=not sys.stderr.isatty())
         for performance, metric, split in progress:
             key = (dataset, metric, split, performance.splits[split][0])
-            results[key] = summarise_inputs(inputs, metric, split, performance, args.seed)
+            results[key] = summarize_inputs(inputs, metric, split, performance, args.seed)
     write_pickle(args.out_file, results)
     print(f"results written to {args.out_file}", file=sys.stderr)
     return results

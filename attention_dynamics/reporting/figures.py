@@ -75,7 +75,7 @@ def draw_dynamics(
     """Agreement over training above, performance below, on a shared axis.
 
     Args:
-        result: of statistics.summarise.
+        result: of statistics.summarize.
         title: one line above the figure.
         metric: the agreement metric of ``result``, for the upper axis.
         perf_label: label of ``alpha_perfs``, such as "test accuracy", for the lower axis.
@@ -213,7 +213,7 @@ def _mark_xi(
         _note(lower, 1.02, place, text)
         return
     t, perf = iterations[position], scale * result["alpha_perfs"][position]
-    color = LEVELS["unif"].colour
+    color = LEVELS["unif"].color
     for each in axes:
         each.axvline(t, color=color, linewidth=1, dashes=(1, 1.5), zorder=1)
     diamond = {"marker": "D", "color": color, "linestyle": "none", "zorder": 4}

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-from attention_dynamics.analysis.inputs import AnalysisInputs, add_input_options, summarise_inputs
+from attention_dynamics.analysis.inputs import AnalysisInputs, add_input_options, summarize_inputs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import count
 from attention_dynamics.names import METRICS, SHORT, Performance
@@ -88,7 +88,7 @@ def plot(
     else:
         examples = choose_examples(inputs.logs, args.split, args.num_examples, args.seed)
     results = {
-        metric: summarise_inputs(inputs, metric, args.split, performance, args.seed)
+        metric: summarize_inputs(inputs, metric, args.split, performance, args.seed)
         for metric in ([args.metric] if args.metric else METRICS)
     }
     perf, label = performance.splits[args.split]

@@ -83,7 +83,7 @@ def result_tables(results: dict, perf_label: str, fmt: str) -> str:
     """All results as one text in ``fmt`` (one of FORMATS).
 
     Args:
-        results: {(dataset, metric, split, perf): result of statistics.summarise}.
+        results: {(dataset, metric, split, perf): result of statistics.summarize}.
         perf_label: what ``best_perf`` and ξ measure, such as "accuracy".
         fmt: csv and json give one long table, a record per number; the others those of
             :func:`agreement_tables`.
@@ -175,7 +175,7 @@ def curve_rows(result: dict, perf_label: str, authors: dict[int, float] | None =
     Means ± standard deviation over the runs; a single run (translation) has none, so no ±.
 
     Args:
-        result: of statistics.summarise, or of the published code (without spread and intervals).
+        result: of statistics.summarize, or of the published code (without spread and intervals).
         perf_label: what the performance measures.
         authors: iteration -> the authors' agreement; iterations of theirs alone are rows too.
     """

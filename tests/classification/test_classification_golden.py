@@ -78,7 +78,7 @@ def test_the_statistics(golden_classification, classification, logs):
 
 def test_departure_1_the_double_negation_changes_only_grad(golden_classification):
     """What the published collect did to Δ, done on purpose, gives the published agr_grad."""
-    from attention_dynamics.analysis.statistics import summarise
+    from attention_dynamics.analysis.statistics import summarize
 
     logs = load_logs("golden/Furd_logs.pkl")
     for key in logs.arrays:
@@ -87,7 +87,7 @@ def test_departure_1_the_double_negation_changes_only_grad(golden_classification
     sign = np.repeat(2 * logs.trg - 1, logs.src.lengths)
     published = load_pickle("stats.pkl")
     for key in published:
-        numbers = summarise(logs, key[1], key[2], key[3], None, {}, sign)
+        numbers = summarize(logs, key[1], key[2], key[3], None, {}, sign)
         assert numbers["agr_grad"] == pytest.approx(published[key]["agr_grad"], abs=1e-9)
         assert numbers["xi_grad"] == published[key]["xi_grad"]
 

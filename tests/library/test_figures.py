@@ -1,4 +1,4 @@
-"""The figures over training, and the page of coloured tokens, down to what a browser shows."""
+"""The figures over training, and the page of colored tokens, down to what a browser shows."""
 
 import csv
 import math
@@ -12,7 +12,7 @@ from pages import check_self_contained, check_texts_apart, dom_of, numbers_of
 
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
-from attention_dynamics.analysis.statistics import summarise
+from attention_dynamics.analysis.statistics import summarize
 from attention_dynamics.cli import InputError
 from attention_dynamics.names import LEVELS
 from attention_dynamics.reporting.figures import draw_dynamics, write_figure
@@ -55,7 +55,7 @@ def signs(logs: Logs) -> np.ndarray:
 
 def summary(logs: Logs, metric: str = "top 5% match") -> dict:
     baselines = {"px": np.random.default_rng(5).normal(size=logs.num_scores)}
-    return summarise(logs, metric, "val", "test_acc", "train_acc", baselines, signs(logs))
+    return summarize(logs, metric, "val", "test_acc", "train_acc", baselines, signs(logs))
 
 
 @pytest.fixture(scope="module")

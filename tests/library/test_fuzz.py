@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from attention_dynamics.analysis.inputs import summarise_inputs
+from attention_dynamics.analysis.inputs import summarize_inputs
 from attention_dynamics.analysis.logs import Logs, save_logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import InputError, one_line
@@ -102,7 +102,7 @@ def logs(folder, scripts):
         inputs = scripts.classification.baselines.load_inputs("small")
         for metric in ("top 5% match", "kendall tau"):
             accuracy = PERFORMANCES["classification"]["acc"]
-            result = summarise_inputs(inputs, metric, "val", accuracy, 0)
+            result = summarize_inputs(inputs, metric, "val", accuracy, 0)
             assert math.isfinite(result["best_perf"])
 
     return Path("outputs/small_logs.pkl"), read

@@ -7,7 +7,7 @@ import pytest
 
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
-from attention_dynamics.analysis.statistics import maximum_interval, summarise, two_way_interval
+from attention_dynamics.analysis.statistics import maximum_interval, summarize, two_way_interval
 from attention_dynamics.cli import InputError
 from attention_dynamics.reporting.tables import (
     format_table,
@@ -71,7 +71,7 @@ SIGN = np.repeat([1, 1, -1, -1], 3).astype(np.float32)
 
 
 def test_statistics_by_hand(hand):
-    result = summarise(hand, METRIC, "val", "test_acc", None, {"px": peak(1, 1, 1, 0)}, SIGN)
+    result = summarize(hand, METRIC, "val", "test_acc", None, {"px": peak(1, 1, 1, 0)}, SIGN)
     # Iteration 1 and 2 are equally good: the first is gold. It attends to place 1.
     assert result["gold_iteration"] == 1
     assert result["best_perf"] == 0.9
@@ -102,14 +102,14 @@ def test_statistics_by_hand(hand):
 
 def test_xi_bracket_has_no_lower_end_at_the_first_checkpoint(hand):
     hand.arrays["normal_B", 0, "alpha"] = hand.arrays["normal_C", 0, "alpha"] = peak(1, 1, 1, 1)
-    result = summarise(hand, METRIC, "val", "test_acc", None, {}, SIGN)
+    result = summarize(hand, METRIC, "val", "test_acc", None, {}, SIGN)
     assert result["xi_unif_bracket"] == (None, 0.5)
 
 
 def test_gradients_of_the_other_split_leave_agr_grad_out(hand):
     for t in range(3):
         hand.arrays["normal_A", t, "grad"][:] = np.nan
-    result = summarise(hand, METRIC, "val", "test_acc", None, {}, SIGN)
+    result = summarize(hand, METRIC, "val", "test_acc", None, {}, SIGN)
     assert "agr_grad" not in result and "agr_unif" in result
 
 
@@ -147,7 +147,7 @@ def test_maximum_interval_repeats_the_choice_of_the_checkpoint():
 
 
 def test_departure_10_the_gold_run_chosen_on_the_other_split(hand):
-    result = summarise(hand, METRIC, "val", "test_acc", "train_acc", {}, SIGN)
+    result = summarize(hand, METRIC, "val", "test_acc", "train_acc", {}, SIGN)
     heldout = result["heldout"]
     # Training accuracy is best at iteration 2, where the gold run attends to place 2.
     assert heldout["gold_iteration"] == 2
@@ -159,7 +159,7 @@ def test_departure_10_the_gold_run_chosen_on_the_other_split(hand):
 
 def test_departure_8_the_seed_decides_the_shuffles(hand):
     values = [
-        summarise(hand, METRIC, "val", "test_acc", None, {}, SIGN, seed)["baseline"]
+        summarize(hand, METRIC, "val", "test_acc", None, {}, SIGN, seed)["baseline"]
         for seed in (0, 0, *range(1, 30))
     ]
     assert values[0] == values[1]
@@ -172,15 +172,15 @@ def test_departure_8_the_seed_decides_the_shuffles(hand):
 def test_logs_that_lack_something_are_refused(hand):
     del hand.metas["normal_B", 2, "test_acc"]
     with pytest.raises(InputError, match="no test_acc of normal_B at iteration 2"):
-        summarise(hand, METRIC, "val", "test_acc", None, {}, SIGN)
+        summarize(hand, METRIC, "val", "test_acc", None, {}, SIGN)
     for key in [key for key in hand.arrays if key[0] in ("normal_B", "normal_C")]:
         del hand.arrays[key]
     with pytest.raises(InputError, match="hold no run normal_B"):
-        summarise(hand, METRIC, "val", "test_acc", None, {}, SIGN)
+        summarize(hand, METRIC, "val", "test_acc", None, {}, SIGN)
 
 
 def test_what_is_undefined_is_a_dash_and_greek_a_formula(hand):
-    result = summarise(hand, METRIC, "val", "test_acc", "train_acc", {}, SIGN)
+    result = summarize(hand, METRIC, "val", "test_acc", "train_acc", {}, SIGN)
     result["agr_unif"], result["agr_unif_interval"] = np.nan, (np.nan, np.nan)
     result["alpha_corrs"][0], result["alpha_corrs_interval"][0] = np.nan, np.nan
     result["best_perf"] = np.nan

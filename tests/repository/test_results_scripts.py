@@ -8,9 +8,9 @@ import pytest
 import torch
 from conftest import ROOT, assert_refused, run_script
 
-from attention_dynamics.analysis.inputs import summarise_inputs
+from attention_dynamics.analysis.inputs import summarize_inputs
 from attention_dynamics.analysis.logs import load_logs
-from attention_dynamics.analysis.statistics import summarise
+from attention_dynamics.analysis.statistics import summarize
 from attention_dynamics.cli import InputError
 from attention_dynamics.names import PERFORMANCES
 from attention_dynamics.runs.outputs import record_output
@@ -52,10 +52,10 @@ def test_departures_of_classification(
     logs = load_logs("outputs/Furd_logs.pkl")
     sign = np.repeat(2 * logs.trg - 1, logs.src.lengths)
     by_seed = [
-        summarise(logs, *KEY, "test_acc", None, {}, sign, seed)["baseline"] for seed in range(3)
+        summarize(logs, *KEY, "test_acc", None, {}, sign, seed)["baseline"] for seed in range(3)
     ]
-    result = summarise(logs, *KEY, "test_acc", None, {}, sign)
-    other = summarise(logs, *KEY, "train_acc", None, {}, sign)
+    result = summarize(logs, *KEY, "test_acc", None, {}, sign)
+    other = summarize(logs, *KEY, "train_acc", None, {}, sign)
     golden, once = (
         load_pickle(name)["Furd", *KEY, "test_acc"]["agr_grad"]
         for name in ("stats.pkl", "stats_grad_unflipped.pkl")
@@ -96,7 +96,7 @@ def test_departure_5_of_translation(golden_translation, benchmarks, translation,
         theirs = golden[PAIRS, metric, "val", "val_acc"]["agr_px"]
         assert numbers["published"] == pytest.approx(theirs, abs=1e-9)
     inputs = translation.baselines.load_inputs(PAIRS)
-    result = summarise_inputs(inputs, *KEY, PERFORMANCES["translation"]["acc"], 0)
+    result = summarize_inputs(inputs, *KEY, PERFORMANCES["translation"]["acc"], 0)
     assert found["top 5% match"]["here"] == result["agr_px"]
 
     benchmarks.departures.main([*options, "trained.pkl"])

@@ -12,7 +12,7 @@ from pages import check_self_contained, check_texts_apart, dom_of, numbers_of
 
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
-from attention_dynamics.analysis.statistics import summarise
+from attention_dynamics.analysis.statistics import summarize
 from attention_dynamics.reporting.figures import draw_dynamics
 from attention_dynamics.reporting.tables import curve_rows, level_rows, result_tables
 from attention_dynamics.reporting.viewer import attention_page, choose_examples
@@ -67,7 +67,7 @@ def summary(logs: Logs, split: str = "val", kind: str = "acc") -> dict:
     rng = np.random.default_rng(5)
     baselines = {"px": rng.random(logs.num_scores), "ibm1": truth_of(logs.src, logs.trg) + 0.0}
     other = "train" if split == "val" else "val"
-    return summarise(logs, METRIC, split, f"{split}_{kind}", f"{other}_{kind}", baselines)
+    return summarize(logs, METRIC, split, f"{split}_{kind}", f"{other}_{kind}", baselines)
 
 
 def place_of(logs: Logs, example: int) -> slice:
