@@ -64,6 +64,7 @@ def _section(experiment: str) -> dict:
     numbers = [*papers["runs"], papers["papa"]]
     return {
         "name": experiment,
+        "terms": [],
         **papers["experiments"][experiment],
         "groups": groups,
         "sources": [one["source"] for one in numbers if one["experiment"] == experiment],

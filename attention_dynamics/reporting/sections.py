@@ -142,7 +142,8 @@ def agreement_findings(key: tuple, result: dict) -> list[str]:
         return cell if theirs is None else f"{cell}; authors' run {format_cell(theirs)}"
 
     chance = "baseline_exact" if "baseline_exact" in result else "baseline"
-    compared = "higher than" if result["agr_unif"] > result[chance] else "not higher than"
+    low, _ = result.get("agr_unif_interval", (result["agr_unif"], None))
+    compared = "higher than" if low > result[chance] else "not clearly higher than"
     if result["xi_unif"] is None:
         when = "never agrees with the gold run more than that, so ξ does not exist"
     else:

@@ -192,7 +192,7 @@ def test_matrix_page_colors_the_cells_in_a_browser(tmp_path, logs):
         tops = [" top" in classes for classes, _ in cells]
         tops = np.array(tops).reshape(2, rows, columns).argmax(axis=2)
         np.testing.assert_array_equal(tops, [alpha.argmax(axis=1), beta.argmax(axis=1)])
-        assert f"in the same place in {(tops[0] == tops[1]).sum()} of {rows} rows" in dom
+        assert f"at the same position in {(tops[0] == tops[1]).sum()} of {rows} rows" in dom
         found = [truth[np.arange(rows), top].sum() for top in tops]
         aligned = truth.any(axis=1).sum()
         assert f"α in {found[0]}, β^uf in {found[1]} of {aligned}" in dom
