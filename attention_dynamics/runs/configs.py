@@ -15,12 +15,8 @@ from pathlib import Path
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.names import GOLD, PAPER_SEEDS, PAPER_UNIFORM_SEED, UNIFORM
-from attention_dynamics.runs.paths import (
-    log_config_path,
-    record_path,
-    run_folder,
-    unfinished_path,
-)
+from attention_dynamics.runs.paths import log_config_path, run_folder
+from attention_dynamics.runs.records import is_finished
 from attention_dynamics.storage.files import read_json, write_json
 
 # Type of each key in an entry of a log config.
@@ -143,7 +139,7 @@ def make_log_config(dataset: str, config: dict, with_grad: bool, overwrite: bool
             "or replace it with --overwrite"
         )
     write_json(path, entries)
-    print(f"{path}: {len(names)} runs ({', '.join(names)}), {len(iterations)} checkpoints of each")
+    print(f"{path}: {len(iterations)} checkpoint(s) of each of {', '.join(names)}")
 
 
 def _note(text: str) -> None:
@@ -158,7 +154,7 @@ def _finished_runs(dataset: str, config: dict) -> dict[tuple[int, bool], set[int
         run = match and (int(match[1]), match[2] == "uniform")
         if run is None or folder != run_folder(dataset, config, *run):
             continue  # of another config
-        if unfinished_path(folder).exists() and not record_path(folder).exists():
+        if not is_finished(folder):
             _note(f"{folder} is not finished: left out")
             continue
         steps = [re.fullmatch(r"model(\d+)", path.name) for path in folder.iterdir()]

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import io
 import json
+import pickle
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,13 +15,7 @@ import torch
 from attention_dynamics.cli import InputError
 from attention_dynamics.runs.checkpoints import read_tensors
 from attention_dynamics.runs.records import check_same_settings, differences, locked, provenance
-from attention_dynamics.storage.files import (
-    atomic_write,
-    read_json,
-    sha256,
-    write_json,
-    write_pickle,
-)
+from attention_dynamics.storage.files import atomic_write, read_json, sha256, write_json
 
 _STARTED = time.perf_counter()  # start of this process, apart from earlier imports
 
@@ -53,12 +48,15 @@ class Output:
         self.state_path = path.with_suffix(".state")
 
     def write(self, value: object, results: dict) -> None:
-        """Write ``value`` as a pickle, then its record with the ``results``.
+        """Write ``value`` as a pickle, and its record with the ``results`` just before it appears.
 
         The partial results and the resume state are removed.
         """
-        write_pickle(self.path, value)
-        record_output(self.path, self.settings, results)
+        with atomic_write(self.path) as stream:
+            pickle.dump(value, stream, protocol=5)
+            stream.seek(0)
+            checksum = hashlib.file_digest(stream, "sha256").hexdigest()
+            record_output(self.path, self.settings, results, checksum)
         self.remove_unfinished()
 
     def remove_unfinished(self) -> None:
@@ -89,14 +87,16 @@ def output(
         out = Output(path, settings)
         if overwrite:
             out.is_current = False
-        elif path.exists() and not out.is_current and not replace_stale:
+        elif path.exists() and not out.is_current:
             earlier = read_output_record(path).get("settings")
-            if isinstance(earlier, dict):
+            if not replace_stale and not isinstance(earlier, dict):
+                raise InputError(
+                    f"{path} exists, but its record {path.with_suffix('.json')} is missing or "
+                    "malformed; --overwrite replaces it"
+                )
+            if not replace_stale:
                 check_same_settings(f"{path} exists and is", earlier, settings)
-            raise InputError(
-                f"{path} exists, but its record {path.with_suffix('.json')} is missing or "
-                "malformed, or that of another file; --overwrite replaces it"
-            )
+            print(f"{path} is out of date or differs from its record: it is made again")
         if overwrite or out.is_current:
             out.remove_unfinished()
         yield out
@@ -111,14 +111,14 @@ def read_output_record(path: Path) -> dict:
     return record if isinstance(record, dict) else {}
 
 
-def record_output(path: Path, settings: dict, results: dict) -> None:
-    """Write the record beside ``path``: settings, checksum, provenance and results.
+def record_output(path: Path, settings: dict, results: dict, checksum: str) -> None:
+    """Write the record beside ``path``: settings, its SHA-256, provenance and results.
 
     "seconds" of the results defaults to the time since the start of this process.
     """
     record = {
         "settings": settings,
-        "sha256": sha256(path),
+        "sha256": checksum,
         **provenance(),
         "results": {"seconds": time.perf_counter() - _STARTED, **results},
     }

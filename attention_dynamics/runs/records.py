@@ -90,9 +90,10 @@ def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
     """
     record, begun, state = record_path(folder), unfinished_path(folder), state_path(folder)
     if (record.exists() or begun.exists()) and not overwrite:
-        kind = "a finished" if record.exists() else "an unfinished"
-        check_same_settings(f"{folder} holds {kind} run", read_run(folder)["settings"], settings)
-        if record.exists():
+        finished, earlier = is_finished(folder), read_run(folder)["settings"]
+        kind = "a finished" if finished else "an unfinished"
+        check_same_settings(f"{folder} holds {kind} run", earlier, settings)
+        if finished:
             saves = settings.get("saves", [])
             if lost := [str(step) for step in saves if not checkpoint_path(folder, step).exists()]:
                 raise InputError(
@@ -102,6 +103,8 @@ def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
             state.unlink(missing_ok=True)
             begun.unlink(missing_ok=True)
             return False
+        if record.exists():  # earlier versions wrote run.json at the start of a run
+            record.replace(begun)
         if state.exists():
             return True
     elif not overwrite and (others := sorted(folder.glob("model*"))):
@@ -130,6 +133,12 @@ def read_run(folder: Path) -> dict:
     if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
         raise InputError(f"{record} is not a run record; --overwrite retrains the run")
     return content
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the run in ``folder`` is finished; runs of other code, without a record, are."""
+    has_record = record_path(folder).exists() or unfinished_path(folder).exists()
+    return not has_record or bool(read_run(folder).get("finished"))
 
 
 def check_trained_on(folder: Path, checksum: str) -> None:

@@ -45,7 +45,7 @@ def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
 def _open_alone(path: Path) -> BinaryIO:
     """The empty file ``path``, locked until it is closed; waits for the process that has it."""
     while True:
-        stream = os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY, 0o666), "wb")
+        stream = os.fdopen(os.open(path, os.O_CREAT | os.O_RDWR, 0o666), "w+b")
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(stream, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
@@ -123,7 +123,16 @@ def read_json(path: str | os.PathLike, what: str = "file") -> object:
     try:
         return parse_json(content.decode("utf-8-sig"), f"{what} {path}")
     except UnicodeDecodeError as error:
-        raise InputError(f"{what} {path} is not UTF-8 text (byte {error.start})") from None
+        raise encoding_error(f"{what} {path}", f"byte {error.start}", content) from None
+
+
+def encoding_error(where: str, position: str, start: bytes) -> InputError:
+    """The error of a text ``where`` that begins with ``start`` and is not UTF-8 at ``position``."""
+    encoding = "UTF-16" if start.startswith((b"\xff\xfe", b"\xfe\xff")) else "LATIN1"
+    return InputError(
+        f"{where} is not UTF-8 text: {position}; convert it from its encoding, for example with "
+        f"iconv -f {encoding} -t UTF-8"
+    )
 
 
 def parse_json(text: str, where: str, one_line: bool = False) -> object:

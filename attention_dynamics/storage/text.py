@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from attention_dynamics.cli import InputError
-from attention_dynamics.storage.files import parse_json
+from attention_dynamics.storage.files import encoding_error, parse_json
 
 # The longest line and csv field. The limit of the csv module, 128 KB, is shorter than some reviews;
 # a longer line means that the file is not text.
@@ -40,11 +40,8 @@ def text_lines(stream: BinaryIO, where: str) -> Iterator[str]:
         try:
             text = line.decode()
         except UnicodeDecodeError as error:
-            encoding = "UTF-16" if line.startswith((b"\xff\xfe", b"\xfe\xff")) else "LATIN1"
-            raise InputError(
-                f"{where} is not UTF-8 text: line {number}, byte {start + error.start}; convert "
-                f"it from its encoding, for example with iconv -f {encoding} -t UTF-8"
-            ) from None
+            position = f"line {number}, byte {start + error.start}"
+            raise encoding_error(where, position, line) from None
         start += len(line)
         yield text.removeprefix("\ufeff")
 

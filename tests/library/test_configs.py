@@ -1,5 +1,6 @@
 """Log configs that are written from the finished runs."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,9 @@ def runs(tmp_path, monkeypatch) -> Path:
 
 def test_make_log_config_lists_common_checkpoints_of_finished_runs(runs, capsys):
     write_json(runs / "models/mine/h_dim=9,b_size=8,seed=1,normal/run.json", {"settings": {}})
-    write_json(
-        runs / "models/mine/h_dim=6,b_size=8,seed=14,normal/unfinished.json",
-        {"settings": {}, "finished": None},
-    )
+    for name in ("seed=14,normal/unfinished", "seed=15,normal/run"):
+        path = runs / f"models/mine/h_dim=6,b_size=8,{name}.json"
+        write_json(path, {"settings": {}, "finished": None})
     make_log_config("mine", CONFIG, with_grad=True, overwrite=False)
     entries = read_json("configs/mine_log.json")
     assert entries[:2] == [
@@ -43,8 +43,8 @@ def test_make_log_config_lists_common_checkpoints_of_finished_runs(runs, capsys)
         ("uniform", 12, True, False),
     ]
     out, err = capsys.readouterr()
-    assert "4 runs (normal_A, normal_B, normal_C, uniform), 2 checkpoints of each" in out
-    assert "seed=14,normal is not finished: left out" in err
+    assert "2 checkpoint(s) of each of normal_A, normal_B, normal_C, uniform" in out
+    assert re.findall(r"seed=(1\d),normal is not finished: left out", err) == ["14", "15"]
     assert "normal_B (seed 13) lacks 1 checkpoint(s) that other runs have" in err
 
 
@@ -63,7 +63,7 @@ def test_make_log_config_replaces_another_list_only_with_overwrite(runs):
 def test_make_log_config_requires_two_normal_runs_and_a_uniform_one(runs, capsys):
     for seed in (7, 13):
         record = next(runs.glob(f"models/mine/*seed={seed},normal/run.json"))
-        record.rename(record.with_name("unfinished.json"))
+        write_json(record, {"settings": {}, "finished": None})
     with pytest.raises(InputError, match=r"holds 1 finished normal run\(s\) and 1 uniform"):
         make_log_config("mine", CONFIG, with_grad=False, overwrite=False)
     with pytest.raises(InputError, match=r"DATASETS=absent bash train_runs\.sh"):

@@ -82,7 +82,7 @@ RUN = '{"settings": {"seed": 1}, "finished": null}'
 JSONS = {
     "a byte-order mark": (b"\xef\xbb\xbf" + RUN.encode(), None),
     "CRLF": (RUN.replace(" ", "\r\n").encode(), None),
-    "UTF-16": (RUN.encode("utf-16"), "is not UTF-8 text (byte 0)"),
+    "UTF-16": (RUN.encode("utf-16"), "is not UTF-8 text: byte 0; convert it from its encoding"),
     "NUL bytes": (RUN.encode() + b"\0" * 4096, "malformed JSON at line 1 column 44"),
     "nothing": (b"", "malformed JSON at line 1 column 1"),
     "another value": (b"[1]", "is not a run record"),

@@ -32,18 +32,27 @@ def test_output_is_made_once(tmp_path):
     assert make(path, overwrite=True)
 
 
-@pytest.mark.parametrize("change", ["settings", "content", "record"])
-def test_output_that_is_stale_is_replaced(tmp_path, change):
-    path = tmp_path / "x.pkl"
+@pytest.mark.parametrize(
+    ("change", "replace_stale"),
+    [
+        ("settings", True), ("record", True), ("content", True),
+        # What a kill between the record and the output leaves, with and without an earlier output.
+        ("content", False), ("nothing", False),
+    ],
+)  # fmt: skip
+def test_output_that_is_stale_is_replaced(tmp_path, capsys, change, replace_stale):
+    path, settings = tmp_path / "x.pkl", SETTINGS
     make(path)
-    settings = SETTINGS
     if change == "settings":
         settings = {**SETTINGS, "name": "b"}
     elif change == "content":
         path.write_bytes(path.read_bytes()[:-1])
-    else:
+    elif change == "record":
         path.with_suffix(".json").write_text('{"se')
-    assert make(path, settings)
+    else:
+        path.unlink()
+    assert make(path, settings, replace_stale=replace_stale)
+    assert ("made again" in capsys.readouterr().out) == (change != "nothing")
     assert not make(path, settings)
 
 
@@ -54,8 +63,8 @@ def test_output_that_is_protected_is_not_replaced(tmp_path):
         make(path, other, replace_stale=False)
     assert pickle.loads(path.read_bytes()) == ["a"] * 3
     assert make(path, other, overwrite=True, replace_stale=False)
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(InputError, match="or that of another file; --overwrite"):
+    path.with_suffix(".json").unlink()
+    with pytest.raises(InputError, match="is missing or malformed; --overwrite"):
         make(path, other, replace_stale=False)
 
 

@@ -170,6 +170,9 @@ def test_begin_run_resumes_the_same_run_and_rejects_another(tmp_path):
     state_path(folder).write_bytes(b"state")
     assert begin_run(folder, settings, False)
     assert sorted(os.listdir(folder)) == ["model0", "state", "unfinished.json"]
+    (folder / "unfinished.json").rename(folder / "run.json")  # as in earlier versions
+    assert begin_run(folder, settings, False)
+    assert sorted(os.listdir(folder)) == ["model0", "state", "unfinished.json"]
     with pytest.raises(InputError, match=r"an unfinished run of other settings \(seed was 1, is 2"):
         begin_run(folder, {**settings, "seed": 2}, False)
     assert begin_run(folder, settings, True)

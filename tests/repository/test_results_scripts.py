@@ -171,7 +171,7 @@ def work(tmp_path):
     path = tmp_path / "classification/outputs/Furd_logs.pkl"
     path.parent.mkdir()
     path.write_bytes(b"scores")
-    record_output(path, {"dataset": "Furd"}, {"peak_memory_mb": 7.5})
+    record_output(path, {"dataset": "Furd"}, {"peak_memory_mb": 7.5}, "")
     record = {"command": "seq2seq.py --no_rep", "settings": {"seeds": [0]}}
     write_json(tmp_path / "SequenceCopying/logs/a.json", {**record, "results": {"seconds": 3}})
     for run, seconds in {"sorted": 8.0, "results/0_seed0": 2.0, "results/72_seed0": 4.0}.items():
