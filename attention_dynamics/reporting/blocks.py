@@ -23,6 +23,7 @@ from attention_dynamics.reporting.results import (
     SHIPPED,
     authors_value,
     read_object,
+    read_papers,
     read_results,
 )
 from attention_dynamics.reporting.tables import (
@@ -95,6 +96,25 @@ def agreement(file: str, kind: str, *metric: str, column: str) -> str:
     if not (tables := sections.select_tables(results, kind)):
         raise InputError(f"{file} has no results with {kind} and {name or 'any metric'}")
     return _markdown([table for table in tables if column in table.rows[0]])
+
+
+def datasets(experiment: str) -> str:
+    """A row for each dataset of the paper: its main result, or that its data must be downloaded."""
+    found = {
+        key[0]: (key, result)
+        for key, result in read_results(SHIPPED / f"{experiment}.pkl").items()
+        if key[1:3] == (METRICS[0], "val") and key[3].endswith("_acc")
+    }
+    header = ("dataset", "agr_unif", "agr_unif, authors' run", "ξ", "best accuracy", "command")
+    rows = []
+    for dataset, command in read_papers()["datasets"][experiment].items():
+        cells = ["needs data that must be downloaded", None, None, None]
+        if dataset in found:
+            key, result = found[dataset]
+            ours, xi, best = (level_cell(result, x) for x in ("agr_unif", "xi_unif", "best_perf"))
+            cells = [ours, authors_value(key, "agr_unif"), xi, best]
+        rows.append([dataset, *map(format_cell, cells), f"`{command}`"])
+    return _long_table(header, rows)
 
 
 def copying(file: str) -> str:
@@ -210,5 +230,8 @@ GENERATORS: dict[str, Callable[..., str]] = {
     "results-at-a-glance": results_at_a_glance,
     "levels": functools.partial(agreement, column="statistic"),
     "curves": functools.partial(agreement, column="iteration"),
-    **{f.__name__: f for f in (findings, copying, papa, departures, times, benchmarks, modules)},
+    **{
+        f.__name__: f
+        for f in (findings, datasets, copying, papa, departures, times, benchmarks, modules)
+    },
 }
