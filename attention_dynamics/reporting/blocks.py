@@ -185,6 +185,32 @@ def departures() -> str:
     return _long_table(["number", "published", "here", "effect", "test"], rows)
 
 
+def reproduce() -> str:
+    """What of the papers is made by which command, and how long our runs took in all."""
+    content = read_object(SHIPPED / "times.json", "times")
+
+    def hours(experiment: str, dataset: str) -> float:
+        return sum(
+            numbers["runs"] * numbers.get("seconds", numbers.get("training_seconds")) / 3600
+            for by_dataset in content.get(experiment, {}).values()
+            for name, numbers in by_dataset.items()
+            if name.startswith(dataset)
+        )
+
+    rows = []
+    for one in read_papers()["reproduce"]:
+        spent = [(label, hours(*of)) for label, *of in one.get("times", [])]
+        spent = [f"{label}: {total:.1f} h" for label, total in spent if total]
+        rows.append([one["what"], one["command"], "; ".join(spent) or "-", one["results"]])
+    table = _long_table(["paper and experiment", "command", "time", "results"], rows)
+    machine = f"{_machine(content)}; it did other work at the same time"
+    return f"{table}\n\nTime: of all runs together. Machine: {machine}."
+
+
+def _machine(content: dict) -> str:
+    return ", ".join(f"{key} {value}" for key, value in content["machine"].items())
+
+
 def times() -> str:
     """How long the scripts took (results/times.json)."""
     content = read_object(SHIPPED / "times.json", "times")
@@ -198,8 +224,7 @@ def times() -> str:
                 row |= {"seconds per step": numbers.get("seconds_per_step")}
                 memory = numbers.get("peak_memory_mb")
                 rows.append({**row, "peak memory (MB)": None if memory is None else round(memory)})
-    machine = ", ".join(f"{key} {value}" for key, value in content["machine"].items())
-    return f"{format_table(rows, 'markdown')}\n\nMachine: {machine}."
+    return f"{format_table(rows, 'markdown')}\n\nMachine: {_machine(content)}."
 
 
 def benchmarks(name: str) -> str:
@@ -232,6 +257,8 @@ GENERATORS: dict[str, Callable[..., str]] = {
     "curves": functools.partial(agreement, column="iteration"),
     **{
         f.__name__: f
-        for f in (findings, datasets, copying, papa, departures, times, benchmarks, modules)
+        for f in (
+            findings, datasets, copying, papa, departures, reproduce, times, benchmarks, modules,
+        )
     },
-}
+}  # fmt: skip
