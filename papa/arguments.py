@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import math
 from typing import Literal, NamedTuple
 
 from transformers import HfArgumentParser, TrainingArguments
@@ -38,7 +39,7 @@ class DataArguments:
     _argument_group_name = "task and examples"  # of --help
 
     task_name: str | None = option("GLUE task (cola, mrpc, ...); ner, pos or chunk for words")
-    task_dir: str | None = option("directory of the task's GLUE files (train.tsv, dev.tsv, ...)")
+    task_dir: str | None = option("directory or archive of the GLUE files (train.tsv, ...)")
     dataset_name: str | None = option("dataset on the hub")
     dataset_config_name: str | None = option("configuration of --dataset_name")
     train_file: str | None = option("training data: csv, tsv, json; CoNLL, CoNLL-U, json for words")
@@ -50,12 +51,6 @@ class DataArguments:
     max_eval_samples: int | None = option("number of leading validation examples")
     max_predict_samples: int | None = option("number of leading test examples")
     overwrite_output: bool = option("replace a finished output", False, _OVERWRITE)
-
-    def __post_init__(self):
-        """Raise ValueError for a number of examples below 1."""
-        numbers = self.max_train_samples, self.max_eval_samples, self.max_predict_samples
-        if any(number is not None and number < 1 for number in numbers):
-            raise ValueError(f"a number of examples must be at least 1, not in {numbers}")
 
     @property
     def files(self) -> dict[str, str | None]:
@@ -109,11 +104,6 @@ class PapaArguments:
         "train classifier, pooler and constants", False
     )
     cache_encoder_states: bool = option("train on stored encoder states (departure 13)", False)
-
-    def __post_init__(self):
-        """Raise ValueError for a negative number of heads."""
-        if self.static_heads_num < 0:
-            raise ValueError(f"--static_heads_num must be at least 0, not {self.static_heads_num}")
 
     @property
     def freezing(self) -> list[str]:
@@ -169,6 +159,14 @@ class _Parser(HfArgumentParser):
         self.exit(2, one_line(f"{self.prog}: error: {message} (see --help)") + "\n")
 
 
+# The library accepts 0 and negative numbers for them.
+_POSITIVE = (
+    "max_train_samples", "max_eval_samples", "max_predict_samples", "per_device_train_batch_size",
+    "per_device_eval_batch_size", "gradient_accumulation_steps", "num_train_epochs",
+    "learning_rate",
+)  # fmt: skip
+
+
 def parse(description: str, argv: list[str] | None, *kinds: type) -> tuple:
     """The parser, and an instance of each of ``kinds`` (dataclasses) from the command line.
 
@@ -183,8 +181,15 @@ def parse(description: str, argv: list[str] | None, *kinds: type) -> tuple:
     except (ValueError, NotImplementedError, ImportError, RuntimeError) as error:
         # Values that TrainingArguments rejects; missing devices and packages.
         parser.error(" ".join(str(error).split()))
-    if not all(0 <= getattr(one, "seed", 0) <= LARGEST_SEED for one in parsed):
+    values = {name: value for one in parsed for name, value in vars(one).items()}
+    for name in _POSITIVE:
+        value = values.get(name)
+        if value is not None and not 0 < value < math.inf:
+            parser.error(f"--{name} must be a positive number, not {value}")
+    if not 0 <= values["seed"] <= LARGEST_SEED:
         parser.error(f"--seed must be from 0 to {LARGEST_SEED}")
+    if values.get("static_heads_num", 0) < 0:
+        parser.error("--static_heads_num must be at least 0")
     return parser, *parsed
 
 

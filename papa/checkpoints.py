@@ -6,11 +6,13 @@ checkpoint accepts one that a killed process has half written.
 """
 
 import contextlib
+import json
 import signal
+import zipfile
 from pathlib import Path
 
 from arguments import TrainerArguments
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from transformers import Trainer, TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import TrainOutput
@@ -73,10 +75,7 @@ def train(trainer: Trainer) -> TrainOutput:
     trainer.add_callback(callback)
     several = trainer.args.world_size > 1
     with contextlib.nullcontext() if several else signals_to(callback.request_stop):
-        try:
-            result = trainer.train(resume_from_checkpoint=checkpoint)
-        except SafetensorError as error:
-            raise InputError(f"checkpoint {checkpoint} is corrupt ({error}); remove it") from None
+        result = trainer.train(resume_from_checkpoint=checkpoint)
     if checkpoint is not None:
         # The library's mean loss leaves out the steps before the checkpoint.
         for logged in (result.metrics, *trainer.state.log_history):
@@ -95,17 +94,35 @@ def checkpoint_to_resume(args: TrainerArguments) -> str | None:
     """The checkpoint to resume from: --resume_from_checkpoint, a path, ``true`` or ``false``.
 
     ``true``, the default, is the last one in --output_dir; ``false`` starts over. Raises
-    InputError when a checkpoint is incomplete.
+    InputError when a checkpoint is incomplete or corrupt.
     """
     wanted = str(args.resume_from_checkpoint or "true")
     if wanted.lower() == "false":
         return None
-    if wanted.lower() == "true":
-        path = last_checkpoint(Path(args.output_dir))
-        return None if path is None else str(path)
-    if not (Path(wanted) / TRAINER_STATE_NAME).is_file():
+    path = last_checkpoint(Path(args.output_dir)) if wanted.lower() == "true" else Path(wanted)
+    if path is None:
+        return None
+    if not (path / TRAINER_STATE_NAME).is_file():
         raise InputError(
             f"--resume_from_checkpoint {wanted}: not a complete checkpoint (it has no "
             f"{TRAINER_STATE_NAME}); give another, or leave the option out"
         )
-    return wanted
+    check_files(path)
+    return str(path)
+
+
+def check_files(checkpoint: Path) -> None:
+    """Raise InputError, which names the file, for a corrupt or truncated file of a checkpoint."""
+    for path in sorted(checkpoint.iterdir()):
+        try:
+            if path.suffix == ".json":
+                json.loads(path.read_bytes())
+            elif path.suffix == ".safetensors":
+                with safe_open(path, "pt"):
+                    pass
+            elif path.suffix in (".pt", ".pth") and zipfile.ZipFile(path).testzip():
+                raise ValueError("a checksum is wrong")
+        except (ValueError, zipfile.BadZipFile, SafetensorError):
+            raise InputError(
+                f"{path} is corrupt or truncated; delete {checkpoint} to resume from the one before"
+            ) from None

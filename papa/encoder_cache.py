@@ -21,6 +21,7 @@ from torch.utils.data import Dataset
 from tqdm import tqdm
 from transformers.modeling_outputs import ModelOutput
 
+from attention_dynamics.cli import InputError
 from attention_dynamics.storage.files import atomic_write
 
 BATCH = 32  # examples of similar length are encoded together
@@ -101,6 +102,8 @@ def cache_states(
         print(f"encoder states: {4 * np.prod(shape) / 1e9:.2f} GB in {path.parent}")
         with atomic_write(path) as stream:
             write_states(model, examples, collator, lengths, offsets, stream, bar)
+    if path.stat().st_size != 4 * np.prod(shape):
+        raise InputError(f"{path} is truncated or holds something else; remove it to recompute it")
     # "c": nothing is written to the file, and torch accepts only a writable array.
     return CachedStates(examples, np.memmap(path, np.float32, "c", shape=shape), offsets)
 

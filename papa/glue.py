@@ -3,8 +3,9 @@
 import dataclasses
 import math
 import re
+import sys
 from collections.abc import Iterable
-from pathlib import Path
+from typing import NamedTuple
 
 import readers
 from arguments import DataArguments
@@ -71,34 +72,41 @@ def load_sequence_task(
             halves = ("_matched", "_mismatched")
             wanted = [s + half for s in wanted for half in (("",) if s == "train" else halves)]
         if data.task_dir:
-            paths = (Path(data.task_dir, s.replace("validation", "dev") + ".tsv") for s in wanted)
-            found = (path if path.exists() else path.with_suffix(".tsv.gz") for path in paths)
-            files = dict(zip(wanted, map(str, found), strict=True))
+            files = dict.fromkeys(wanted, data.task_dir)
         data = dataclasses.replace(data, dataset_name=GLUE_ON_HUB, dataset_config_name=name)
 
     def read(path: str, split: str) -> Table:
+        header = _COLA_HEADER if name == "cola" else ()
+        if not data.task_dir:
+            return readers.read_table(path, header)
         # The submission of a test set needs a prediction for every row.
-        skip_malformed = data.task_dir is not None and not split.startswith("test")
-        return readers.read_table(path, _COLA_HEADER if name == "cola" else (), skip_malformed)
+        file = split.replace("validation", "dev") + ".tsv"
+        return readers.read_table(path, header, file, not split.startswith("test"))
 
     tables = readers.read_splits(data, files, wanted, read, cache_dir)
     examples = {split: _examples(table, split) for split, table in tables.items()}
     if names is None:
-        names = examples["train"][2]
+        names = examples["train"][1]
     is_numbered = names is not None
     if not is_numbered:
-        names = _label_names(tables["train"].where, examples["train"][1])
+        names = _label_names(tables["train"].where, examples["train"][0])
     encoded = {}
-    for split, (texts, labels, _) in examples.items():
-        numbers = _label_numbers(tables[split], split, labels, names, is_numbered)
-        encoded[split] = Split(texts, numbers)
+    for split, (rows, _) in examples.items():
+        numbers = _label_numbers(rows, split, names, is_numbered)
+        encoded[split] = Split([row.texts for row in rows], numbers)
     return Task(name, names, encoded)
 
 
-def _examples(
-    table: Table, split: str
-) -> tuple[list[tuple[str, ...]], list[str], tuple[str, ...] | None]:
-    """Texts, labels ("": none), and the names of the labels where the source has some."""
+class _Row(NamedTuple):
+    """An example: where it is, for errors; one or two texts; its label ("": none)."""
+
+    place: str
+    texts: tuple[str, ...]
+    label: str
+
+
+def _examples(table: Table, split: str) -> tuple[list[_Row], tuple[str, ...] | None]:
+    """The rows of a table, and the names of the labels where the source has some."""
     columns = list(table.rows[0][1])
     texts = next((names for names in _TEXTS if {*names} <= {*columns}), None)
     label = next((name for name in _LABELS if name in columns), None)
@@ -107,24 +115,29 @@ def _examples(
             f"{table.where} has no columns of texts and labels (expected sentence, or sentence1 "
             f"and sentence2; label); it has {', '.join(columns[:12])}"
         )
-    examples, labels = [], []
+    rows = []
     for place, row in table.rows:
-        examples.append(tuple(row.get(column) for column in texts))
-        if not all(isinstance(text, str) for text in examples[-1]):
-            raise InputError(f"{place}: a text is not a string (got {examples[-1]!a}); fix the row")
-        labels.append("" if row.get(label) is None else str(row[label]).strip())
-    return examples, labels, table.label_names.get(label)
+        values, name = tuple(map(row.get, texts)), row.get(label)
+        if not all(isinstance(text, str) for text in values):
+            raise InputError(f"{place}: a text is not a string (got {values!a}); fix the row")
+        rows.append(_Row(place, values, "" if name is None else str(name).strip()))
+    undecided = [row for row in rows if row.label == "-"]
+    if undecided and any(row.label == "entailment" for row in rows):  # in MNLI and SNLI
+        rows = [row for row in rows if row.label != "-"]
+        left_out = f"{len(undecided)} pair(s) have no agreed label (-) and are left out"
+        print(f"note: {left_out} (the first one: {undecided[0].place})", file=sys.stderr)
+    return rows, table.label_names.get(label)
 
 
 # --- labels ---
 
 
-def _label_names(where: str, labels: list[str]) -> tuple[str, ...]:
+def _label_names(where: str, rows: list[_Row]) -> tuple[str, ...]:
     """The sorted labels of your own task; none if they are the values of a regression.
 
     Integers are classes in any spelling (1, 1.0), named and sorted as integers.
     """
-    names = {_class(label) for label in labels if label.lower() not in _MISSING}
+    names = {_class(row.label) for row in rows if row.label.lower() not in _MISSING}
     if len(names) < 2:
         raise InputError(f"{where} has {len(names)} different label(s): training needs two or more")
     if None in map(_number, names):
@@ -148,7 +161,7 @@ def _class(label: str) -> str:
 
 
 def _label_numbers(
-    table: Table, split: str, labels: list[str], names: tuple[str, ...], is_numbered: bool
+    rows: list[_Row], split: str, names: tuple[str, ...], is_numbered: bool
 ) -> list[int] | list[float] | None:
     """The labels of a split as numbers; None for a test set that has none.
 
@@ -156,13 +169,13 @@ def _label_numbers(
     """
     number_of = {str(number): number for number in range(len(names))} if is_numbered else {}
     number_of |= {name: number for number, name in enumerate(names)}
-    labels = [label if label in number_of else _class(label) for label in labels]
+    labels = [row.label if row.label in number_of else _class(row.label) for row in rows]
     missing = {label for label in {*labels} - {*number_of} if label.lower() in _MISSING}
     missing |= {"-1"} if is_numbered else set()
     if split.startswith("test") and missing.issuperset(labels):
         return None
     numbers = []
-    for (place, _), label in zip(table.rows, labels, strict=True):
+    for (place, *_), label in zip(rows, labels, strict=True):
         if label in missing:
             raise InputError(f"{place} has no label; only a test set may have none, in all rows")
         number = number_of.get(label) if names else _number(label)

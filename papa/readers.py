@@ -16,8 +16,13 @@ from arguments import DataArguments
 from attention_dynamics.cli import InputError
 from attention_dynamics.storage import hub
 from attention_dynamics.storage.archives import Source
-from attention_dynamics.storage.files import parse_json
-from attention_dynamics.storage.text import delimited_rows, json_rows, text_lines
+from attention_dynamics.storage.files import json_text, parse_json
+from attention_dynamics.storage.text import (
+    delimited_rows,
+    has_lone_surrogate,
+    json_rows,
+    text_lines,
+)
 
 JSON = (".json", ".jsonl", ".ndjson")
 DOCUMENT = "-DOCSTART-"  # the line between the documents of CoNLL-2003
@@ -94,45 +99,59 @@ def read_splits(
     return tables
 
 
-def _read_lines(path: str) -> tuple[list[str], str]:
-    """The lines and the suffix, in lower case and without .gz, of the file at ``path``."""
+def _read_lines(path: str, file: str | None = None) -> tuple[str, list[str], str]:
+    """The name for errors, the lines and the suffix (in lower case, without .gz) of a file.
+
+    ``path`` is the file, or a directory or archive that holds it, anywhere, as ``file``.
+    """
     source = Source(path)
-    name = source.only_file(path)
-    streams = source.open_all([name])
-    lines = [line for _, stream in streams for line in text_lines(stream, path)]
-    return lines, PurePosixPath(name.lower()).suffix
+    names = [name for name in source.names if file in (None, PurePosixPath(name).name)]
+    if len(names) != 1:
+        held = ", ".join((names or source.names)[:8])
+        raise InputError(f"{path} must hold one {file or 'file'}, once; it holds {held}")
+    lines = [line for _, stream in source.open_all(names) for line in text_lines(stream, path)]
+    return source.place(names[0]), lines, PurePosixPath(names[0].lower()).suffix
 
 
-def read_table(path: str, header: Sequence[str] = (), skip_malformed: bool = False) -> Table:
+def read_table(
+    path: str, header: Sequence[str] = (), file: str | None = None, skip_malformed: bool = False
+) -> Table:
     """The table in a file.
 
     In csv files quotes enclose a field; in tsv files they are text. A json file has one object per
     line, or is one array of objects; its columns are the keys of the first object.
 
     Args:
+        path: the file, or a directory or archive in which it is called ``file``.
         header: the columns of a file whose first row has as many fields and none of these names.
         skip_malformed: leave out the rows of a tsv file that have more or fewer fields than the
             first, and print how many; else they are an error.
     """
-    lines, suffix = _read_lines(path)
+    where, lines, suffix = _read_lines(path, file)
+    unit = "line"
     if suffix in (".csv", ".tsv"):
         if skip_malformed:
-            lines = _blank_malformed(lines, path)
+            lines = _blank_malformed(lines, where)
         is_csv = suffix == ".csv"
-        fields = list(delimited_rows(iter(lines), path, "," if is_csv else "\t", is_csv))
+        fields = list(delimited_rows(iter(lines), where, "," if is_csv else "\t", is_csv))
         first = fields[0][1] if fields else []
         if len(first) != len(header) or {*first} & {*header}:
             header, fields = first, fields[1:]
         rows = [(number, dict(zip(header, row, strict=True))) for number, row in fields]
     elif suffix not in JSON:
-        raise InputError(f"{path} must end in .csv, .tsv, {', '.join(JSON)}, each also with .gz")
+        raise InputError(f"{where} must end in .csv, .tsv, {', '.join(JSON)}, each also with .gz")
     elif lines and lines[0].lstrip().startswith("["):
-        rows = list(enumerate(parse_json("".join(lines), path), 1))
+        unit, rows = "row", list(enumerate(parse_json("".join(lines), where), 1))
     else:
-        rows = list(json_rows(iter(lines), path))
+        rows = list(json_rows(iter(lines), where))
     if not rows or not all(isinstance(row, dict) for _, row in rows):
-        raise InputError(f"{path} has no rows, or some that are not JSON objects")
-    return Table(path, [(f"{path} line {number}", row) for number, row in rows], {})
+        raise InputError(f"{where} has no rows, or some that are not JSON objects")
+    for number, row in rows if suffix in JSON else ():
+        if has_lone_surrogate(json_text(row)):
+            raise InputError(
+                f"{where} {unit} {number} has a lone surrogate (invalid Unicode); fix the text"
+            )
+    return Table(where, [(f"{where} {unit} {number}", row) for number, row in rows], {})
 
 
 def _blank_malformed(lines: list[str], where: str) -> list[str]:
@@ -152,7 +171,7 @@ def read_words(path: str) -> Table:
     tabs where the line has one, else by spaces; those of CoNLL-U (.conllu) have its names, and its
     comments, ranges of words (1-2) and empty nodes (8.1) are left out.
     """
-    lines, suffix = _read_lines(path)
+    path, lines, suffix = _read_lines(path)
     if suffix in JSON:
         return read_table(path)
     is_conllu = suffix == ".conllu"

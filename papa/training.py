@@ -137,11 +137,19 @@ class FiniteTrainer(Trainer):
         return loss
 
 
-def finite_metrics(metrics: Metrics, prediction: EvalPrediction) -> dict[str, float]:
-    """The scores of a prediction; RunError when it is not finite."""
+def checked_metrics(metrics: Metrics, best: str | None, prediction: EvalPrediction) -> dict:
+    """The scores of a prediction.
+
+    Raises RunError when it is not finite, InputError when ``best`` (--metric_for_best_model) is
+    none of the scores.
+    """
     if not np.isfinite(prediction.predictions).all():
         raise RunError("the predictions are not finite: lower --learning_rate")
-    return metrics(prediction.predictions, prediction.label_ids)
+    scores = metrics(prediction.predictions, prediction.label_ids)
+    if best and best.removeprefix("eval_") not in {"loss", *scores}:
+        names = ", ".join(["loss", *scores])
+        raise InputError(f"--metric_for_best_model {best} is not a metric here; there are {names}")
+    return scores
 
 
 def train_and_evaluate(
@@ -174,7 +182,7 @@ def train_and_evaluate(
             train_dataset=datasets.get("train"),
             eval_dataset=next(iter(validation.values()), None),
             data_collator=collator,
-            compute_metrics=functools.partial(finite_metrics, metrics),
+            compute_metrics=functools.partial(checked_metrics, metrics, args.metric_for_best_model),
         )
     except (ValueError, ImportError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300]

@@ -1,6 +1,5 @@
 """PAPA's data: layouts, tasks from files and the hub, datasets and batches, metrics, the toy."""
 
-import gzip
 import json
 import math
 from types import SimpleNamespace
@@ -10,7 +9,7 @@ import huggingface_hub
 import numpy as np
 import pytest
 import torch
-from conftest import GOLDEN, ROOT, load_folder
+from conftest import GOLDEN, ROOT, load_folder, write
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import BertTokenizer, RobertaTokenizer
@@ -70,12 +69,9 @@ def load(papa, tmp_path):
         columns = {key: options.pop(key) for key in COLUMNS if key in options}
         for name, text in (files or {}).items():
             path = tmp_path / name
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(
-                gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode()
-            )
+            write(path, text.encode(errors="surrogateescape"))
             if "/" in name:
-                options["task_dir"] = str(path.parent)
+                options["task_dir"] = str(tmp_path / name.split("/")[0])
             else:
                 options[f"{name.split('.')[0]}_file"] = str(path)
         splits = splits or [key.split("_")[0] for key in options if key.endswith("_file")]
@@ -281,11 +277,13 @@ COLA = {
 }
 PAIR = "sentence1\tsentence2"
 MNLI = {
-    "glue/train.tsv": f"{PAIR}\tgold_label\nP.\tH.\tneutral\nQ.\tI.\tentailment\n",
-    "glue/dev_matched.tsv": f"{PAIR}\tgold_label\nP.\tH.\tcontradiction\n",
-    "glue/dev_mismatched.tsv": f"{PAIR}\tgold_label\nP.\tH.\tneutral\n",
-    "glue/test_matched.tsv": f"{PAIR}\nP.\tH.\n",
-    "glue/test_mismatched.tsv": f"{PAIR}\nP.\tH.\n",
+    "archive/MNLI/train.tsv": (
+        f"{PAIR}\tgold_label\nP.\tH.\tneutral\nQ.\tI.\tentailment\nR.\tJ.\t-\n"
+    ),
+    "archive/MNLI/dev_matched.tsv": f"{PAIR}\tgold_label\nP.\tH.\tcontradiction\n",
+    "archive/MNLI/dev_mismatched.tsv": f"{PAIR}\tgold_label\nP.\tH.\tneutral\n",
+    "archive/MNLI/test_matched.tsv": f"{PAIR}\nP.\tH.\n",
+    "archive/MNLI/test_mismatched.tsv": f"{PAIR}\nP.\tH.\n",
 }
 
 
@@ -298,7 +296,7 @@ def test_load_reads_a_glue_directory(papa, load, name):
     assert task.splits == {"train": ([first], [label])}
 
 
-def test_load_reads_all_splits_of_a_glue_directory(load):
+def test_load_reads_all_splits_of_a_glue_directory(load, capsys):
     splits = ["train", "validation", "test"]
     cola = load("CoLA", COLA, splits)
     assert list(cola.splits) == splits
@@ -309,6 +307,9 @@ def test_load_reads_all_splits_of_a_glue_directory(load):
         "train": [1, 0], "validation_matched": [2], "validation_mismatched": [1],
         "test_matched": None, "test_mismatched": None,
     }  # fmt: skip
+    assert "1 pair(s) have no agreed label (-) and are left out (the first one: " in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("row", ["a\tb\tc\t1", "a\tb"])
@@ -489,7 +490,9 @@ TRAIN_CSV = {"train.csv": "text,label\na,x\nb,y\n"}
 REFUSED = {
     "--task_name kola .*cola, mnli, mrpc": ("kola", {}),
     "--task_name srl .*ner, pos, chunk": ("srl", {}),
-    "dev.tsv.gz does not exist": ("rte", {"glue/train.tsv": RTE + "1\n"}, ["validation"]),
+    "glue must hold one dev.tsv, once; it holds train.tsv": (
+        "rte", {"glue/train.tsv": RTE + "1\n"}, ["validation"],
+    ),
     "--task_dir needs .* and no --train_file": ("rte", {"glue/train.tsv": "", **TRAIN_CSV}),
     "no data: give --train_file": (None, {}),
     "the split validation is needed.* beside --train_file": (None, TRAIN_CSV, ["validation"]),
@@ -507,6 +510,10 @@ REFUSED = {
     r"line 2 has 3 field\(s\)": (None, {"train.tsv": "text\tlabel\na\t1\t2\n"}),
     "train.xlsx must end in .csv, .tsv, .json": (None, {"train.xlsx": "text,label\n"}),
     "line 2 is malformed JSON": (None, {"train.json": '{"text": "a", "label": 1}\n{"text": \n'}),
+    "line 2 has a lone surrogate": (
+        None, {"train.json": '{"text": "a", "label": 1}\n{"text": "\\ud800", "label": 0}'},
+    ),
+    "not UTF-8 text: line 2, byte 6": ("ner", {"train.conll": "a O\nb \udcff\n"}),
     "some that are not JSON objects": (None, {"train.json": "[1]"}),
     "line 1: a text is not a string": (None, {"train.json": '{"text": 5, "label": 1}\n'}),
     "no words in column '0' with labels in None": ("ner", {"train.conll": "a\nb\n"}),

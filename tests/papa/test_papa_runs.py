@@ -386,6 +386,9 @@ def test_training_on_cached_states_equals_training_with_the_encoder(
     stamps = [path.stat().st_mtime_ns for path in files]
     chain.with_heads("seed", 5, "--seed", 1, "--cache_encoder_states")
     assert [path.stat().st_mtime_ns for path in files] == stamps
+    files[0].write_bytes(b"short")
+    with pytest.raises(InputError, match=r"states\.bin is truncated or holds something else"):
+        chain.with_heads("truncated", 5, "--cache_encoder_states")
 
 
 def test_cached_states_of_words_give_the_scores_of_the_encoder(entities, place):
@@ -419,6 +422,11 @@ def add_callback(patch, papa, callback: TrainerCallback) -> None:
     patch.setattr(papa.training.FiniteTrainer, "__init__", with_callback)
 
 
+CHECKPOINT_FILES = (
+    "optimizer.pt", "scheduler.pt", "rng_state.pth", "model.safetensors", "trainer_state.json"
+)  # fmt: skip
+
+
 class Interrupt(TrainerCallback):
     """Ctrl-C after the fifth step."""
 
@@ -445,11 +453,13 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(cola, papa, monkeypatch, k
     assert names(killed) == {"checkpoint-2", "checkpoint-4", "unfinished.json"}
     with pytest.raises(InputError, match=r"learning_rate was '0\.001', is '0\.5'"):
         cola.run(killed.name, *options, "--learning_rate", "0.5")
-    weights = killed / "checkpoint-4" / "model.safetensors"
-    content = weights.read_bytes()
-    weights.write_bytes(content[:-9])
-    with pytest.raises(InputError, match="checkpoint-4 is corrupt"):
-        cola.run(killed.name, *options)
+    for name in CHECKPOINT_FILES:
+        path = killed / "checkpoint-4" / name
+        content = path.read_bytes()
+        path.write_bytes(content[:-9])
+        with pytest.raises(InputError, match=rf"{name} is corrupt or truncated; delete .*-4 to"):
+            cola.run(killed.name, *options)
+        path.write_bytes(content)
     (killed / "checkpoint-4" / "trainer_state.json").unlink()  # killed while writing it
     cola.run(killed.name, *options)
     assert (killed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
@@ -601,6 +611,13 @@ REFUSED = {
     "--output_dir models/bert": "among the files that are read",
     "--report_to wandb": "wandb",
     "--resume_from_checkpoint nowhere": "not a complete checkpoint",
+    "--metric_for_best_model acc": "acc is not a metric here; there are loss, matthews_correlation",
+    "--per_device_train_batch_size 0": "--per_device_train_batch_size must be a positive number",
+    "--learning_rate 0": "--learning_rate must be a positive number, not 0.0",
+    "--num_train_epochs -1": "--num_train_epochs must be a positive number",
+    "--max_eval_samples 0": "--max_eval_samples must be a positive number",
+    "--static_heads_num -1": "must be at least 0",
+    "--seed -1": "--seed must be from 0",
 }
 
 
