@@ -17,24 +17,9 @@ from pathlib import Path
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.names import METRICS
-from attention_dynamics.reporting import sections
-from attention_dynamics.reporting.results import (
-    EXPERIMENTS,
-    SHIPPED,
-    authors_value,
-    read_object,
-    read_papers,
-    read_results,
-)
-from attention_dynamics.reporting.tables import (
-    Table,
-    format_cell,
-    format_percent,
-    format_performance,
-    format_table,
-    level_cell,
-    titled,
-)
+from attention_dynamics.reporting import results, sections, tables
+from attention_dynamics.reporting.results import SHIPPED, read_object
+from attention_dynamics.reporting.tables import format_percent, format_table
 
 _BLOCK = re.compile(r"(<!-- generated: ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
@@ -73,8 +58,8 @@ def update_blocks(page: Path) -> str:
     return _BLOCK.sub(generate, text)
 
 
-def _markdown(tables: list[Table]) -> str:
-    return "\n\n".join(titled(*table, "markdown") for table in tables)
+def _markdown(selected: list[tables.Table]) -> str:
+    return "\n\n".join(tables.titled(*table, "markdown") for table in selected)
 
 
 def findings(experiment: str) -> str:
@@ -91,29 +76,32 @@ def agreement(file: str, kind: str, *metric: str, column: str) -> str:
 
     Those of one metric, or of all, whose first column is ``column``: the levels or the curves.
     """
-    name = " ".join(metric)
-    results = {key: one for key, one in read_results(Path(file)).items() if name in ("", key[1])}
-    if not (tables := sections.select_tables(results, kind)):
+    name, read = " ".join(metric), results.read_results(Path(file))
+    wanted = {key: result for key, result in read.items() if name in ("", key[1])}
+    if not (selected := sections.select_tables(wanted, kind)):
         raise InputError(f"{file} has no results with {kind} and {name or 'any metric'}")
-    return _markdown([table for table in tables if column in table.rows[0]])
+    return _markdown([table for table in selected if column in table.rows[0]])
+
+
+def _main_results(experiment: str) -> list[tuple[tuple, dict]]:
+    """The (key, result) of the main comparison of the paper that come with the repository."""
+    read = results.read_results(SHIPPED / f"{experiment}.pkl")
+    return [(key, result) for key, result in read.items() if key[1:3] == (METRICS[0], "val")]
 
 
 def datasets(experiment: str) -> str:
     """A row for each dataset of the paper: its main result, or that its data must be downloaded."""
-    found = {
-        key[0]: (key, result)
-        for key, result in read_results(SHIPPED / f"{experiment}.pkl").items()
-        if key[1:3] == (METRICS[0], "val") and key[3].endswith("_acc")
-    }
-    header = ("dataset", "agr_unif", "agr_unif, authors' run", "ξ", "best accuracy", "command")
+    main = _main_results(experiment)
+    found = {key[0]: (key, result) for key, result in main if key[3].endswith("_acc")}
+    header = ["dataset", "agr_unif", "agr_unif, authors' run", "ξ", "best accuracy", "command"]
     rows = []
-    for dataset, command in read_papers()["datasets"][experiment].items():
+    for dataset, command in results.read_papers()["datasets"][experiment].items():
         cells = ["needs data that must be downloaded", None, None, None]
         if dataset in found:
             key, result = found[dataset]
-            ours, xi, best = (level_cell(result, x) for x in ("agr_unif", "xi_unif", "best_perf"))
-            cells = [ours, authors_value(key, "agr_unif"), xi, best]
-        rows.append([dataset, *map(format_cell, cells), f"`{command}`"])
+            cells = [tables.level_cell(result, x) for x in ("agr_unif", "xi_unif", "best_perf")]
+            cells.insert(1, results.authors_numbers(key).get("agr_unif"))
+        rows.append([dataset, *map(tables.format_cell, cells), f"`{command}`"])
     return _long_table(header, rows)
 
 
@@ -132,21 +120,23 @@ def results_at_a_glance() -> str:
     """One row for each main result: this repository next to the authors' run."""
     rows = []
     for folder in ("translation", "classification"):
-        for key, result in read_results(SHIPPED / f"{folder}.pkl").items():
-            if key[1:3] != (METRICS[0], "val"):
-                continue
-            is_bleu = key[3].endswith("_bleu")
-            label, chance = "BLEU" if is_bleu else "accuracy", format_cell(result["baseline_exact"])
+        for key, result in _main_results(folder):
+            label = "BLEU" if key[3].endswith("_bleu") else "accuracy"
+            chance, theirs = (
+                tables.format_cell(result["baseline_exact"]),
+                results.authors_numbers(key),
+            )
             measures = {
                 "agr_unif": f"agreement of attention with β^uf (random order: {chance})",
                 "xi_unif": f"{label} when attention first agrees more than that (ξ)",
                 "best_perf": f"best {label} of the gold run",
             }
-            for name in list(measures)[is_bleu:]:
-                ours = level_cell(result, name)
-                theirs = format_performance(result, authors_value(key, name), name)
-                ours = "never" if ours is None else ours
-                rows.append([f"{folder}, {key[0]}", measures[name], ours, theirs])
+            if label == "BLEU":
+                del measures["agr_unif"]  # the same as above
+            for name, measure in measures.items():
+                ours = tables.level_cell(result, name) or "never"
+                authors = tables.format_performance(result, theirs.get(name), name)
+                rows.append([f"{folder}, {key[0]}", measure, ours, authors])
     for file in ("copying.json", "multihead.json"):
         for row in sections.success_table(sections.read_copying_rows(SHIPPED / file))[0].rows:
             setting, count, fraction = list(row.values())[:3]
@@ -215,7 +205,7 @@ def times() -> str:
     """How long the scripts took (results/times.json)."""
     content = read_object(SHIPPED / "times.json", "times")
     rows = []
-    for experiment in EXPERIMENTS:
+    for experiment in results.EXPERIMENTS:
         for script, by_what in content.get(experiment, {}).items():
             for what, numbers in by_what.items():
                 row = {"script": f"{experiment}/{script}", "of": what, "runs": numbers["runs"]}

@@ -91,21 +91,14 @@ def read_papers() -> dict:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def authors_value(key: tuple, statistic: str) -> float | None:
-    """The authors' value of a statistic of the result ``key``; None when it is not known.
+def authors_numbers(key: tuple) -> dict:
+    """The authors' {statistic: value} of the result ``key``, and "curve"; empty when not known.
 
-    Agreements do not depend on the performance, so one value serves accuracy and BLEU.
+    "curve" is {iteration: agreement of α with the gold run}. Agreements do not depend on the
+    performance, so one value serves accuracy and BLEU.
     """
-    run = _authors_run(key)
-    values = {**run.get("agreements", {}), **run.get("performances", {}).get(key[3], {})}
-    return values.get(statistic)
-
-
-def authors_curve(key: tuple) -> dict[int, float]:
-    """The authors' agreement of α with the gold run: iteration -> value; empty when not known."""
-    return {int(step): value for step, value in _authors_run(key).get("curve", {}).items()}
-
-
-def _authors_run(key: tuple) -> dict:
-    runs = read_papers()["runs"]
-    return next((r for r in runs if (r["dataset"], r["metric"], r["split"]) == key[:3]), {})
+    for run in read_papers()["runs"]:
+        if (run["dataset"], run["metric"], run["split"]) == key[:3]:
+            curve = {int(step): value for step, value in run["curve"].items()}
+            return {**run["agreements"], **run["performances"].get(key[3], {}), "curve": curve}
+    return {}

@@ -16,7 +16,7 @@ from attention_dynamics.names import METRICS, PERFORMANCES
 from attention_dynamics.reporting import tables
 from attention_dynamics.reporting.results import (
     SHIPPED,
-    authors_value,
+    authors_numbers,
     find,
     read_object,
     read_papers,
@@ -52,22 +52,20 @@ def read_experiment(experiment: str) -> tuple[list[Group], list[str]]:
     A file that is corrupt or of another kind costs its own groups only.
     """
     groups, problems = [], []
-    copying: dict[str, tuple[list[dict], list[str]]] = {}
+    copying: dict[str, dict[str, list]] = {}
     for path in find(experiment, "results"):
+        remark = " (results that come with the repository)" if path.parent == SHIPPED else ""
         try:
             if experiment == "SequenceCopying":
                 rows = read_copying_rows(path)
-                title = _titled(success_table(rows)[0].title, path)
-                all_rows, paths = copying.setdefault(title, ([], []))
-                all_rows += rows
-                paths.append(str(path))
+                group = copying.setdefault(success_table(rows)[0].title + remark, {})
+                group[str(path)] = rows
             elif experiment == "papa":
                 content = read_object(path, "results")
-                table, *details = papa_tables(content)
-                title = _titled(", ".join(content), path)
+                title, (table, *details) = ", ".join(content) + remark, papa_tables(content)
                 groups.append(Group(title, _source(path), papa_findings(content), table, details))
             else:
-                groups += _agreement_groups(path)
+                groups += _agreement_groups(path, remark)
         except InputError as error:
             problems.append(str(error))
         except MALFORMED:
@@ -75,15 +73,12 @@ def read_experiment(experiment: str) -> tuple[list[Group], list[str]]:
                 f"results {path}: not what the scripts of {experiment} write; run the script that "
                 "writes this file again with --overwrite"
             )
-    for title, (rows, paths) in copying.items():
-        source = f"from {', '.join(paths)}"
-        groups.append(Group(title, source, *reversed(success_table(rows)), fisher_tables(rows)))
+    for title, by_path in copying.items():
+        rows = [*itertools.chain(*by_path.values())]
+        table, findings = success_table(rows)
+        source = f"from {', '.join(by_path)}"
+        groups.append(Group(title, source, findings, table, fisher_tables(rows)))
     return groups, problems
-
-
-def _titled(name: str, path: Path) -> str:
-    """``name``, with a remark if the results come with the repository."""
-    return f"{name} (results that come with the repository)" if path.parent == SHIPPED else name
 
 
 def _source(path: Path) -> str:
@@ -97,10 +92,10 @@ def _source(path: Path) -> str:
 
 def performance_label(key: tuple, result: dict) -> str:
     """What the performance of a result measures, in words; translation runs to 100."""
-    kind = key[3].rpartition("_")[2]
-    is_translation = kind == "bleu" or result["best_perf"] > 1
-    performance = PERFORMANCES["translation" if is_translation else "classification"][kind]
-    has_unit = is_translation and performance.unit
+    kind, is_translation = key[3].rpartition("_")[2], result["best_perf"] > 1
+    experiment = "translation" if is_translation or kind == "bleu" else "classification"
+    performance = PERFORMANCES[experiment][kind]
+    has_unit = experiment == "translation" and performance.unit
     return f"{performance.label} ({performance.unit})" if has_unit else performance.label
 
 
@@ -113,7 +108,7 @@ def select_tables(results: dict, kind: str) -> list[Table]:
     return tables.agreement_tables(selected, label, authors=True)
 
 
-def _agreement_groups(path: Path) -> list[Group]:
+def _agreement_groups(path: Path, remark: str) -> list[Group]:
     results = read_results(path)
     groups = []
     for dataset in dict.fromkeys(key[0] for key in results):
@@ -121,15 +116,11 @@ def _agreement_groups(path: Path) -> list[Group]:
         details = [table for kind in ("acc", "bleu") for table in select_tables(own, kind)]
         main = next((key for key in own if key[1:3] == (METRICS[0], "val")), None)
         findings = agreement_findings(main, own[main]) if main else []
-        rows = [row for row in details[0].rows if _is_main(row["statistic"])]
+        left_out = re.compile(".*chosen|xi_(?!unif$)")
+        rows = [row for row in details[0].rows if not left_out.match(row["statistic"])]
         table = Table(details[0].title, rows)
-        groups.append(Group(_titled(dataset, path), _source(path), findings, table, details))
+        groups.append(Group(dataset + remark, _source(path), findings, table, details))
     return groups
-
-
-def _is_main(statistic: str) -> bool:
-    """Whether a row of tables.level_rows belongs to the main table of the report."""
-    return statistic == "xi_unif" or not ("chosen" in statistic or statistic.startswith("xi_"))
 
 
 def agreement_findings(key: tuple, result: dict) -> list[str]:
@@ -137,16 +128,15 @@ def agreement_findings(key: tuple, result: dict) -> list[str]:
     dataset, label = key[0], performance_label(key, result)
 
     def value(name: str) -> str:
-        theirs = tables.format_performance(result, authors_value(key, name), name)
+        theirs = tables.format_performance(result, authors_numbers(key).get(name), name)
         cell = format_cell(tables.level_cell(result, name))
         return cell if theirs is None else f"{cell}; authors' run {format_cell(theirs)}"
 
     chance = "baseline_exact" if "baseline_exact" in result else "baseline"
     low, _ = result.get("agr_unif_interval", (result["agr_unif"], None))
     compared = "higher than" if low > result[chance] else "not clearly higher than"
-    if result["xi_unif"] is None:
-        when = "never agrees with the gold run more than that, so ξ does not exist"
-    else:
+    when = "never agrees with the gold run more than that, so ξ does not exist"
+    if result["xi_unif"] is not None:
         when = (
             f"agrees with the gold run more than that once their {label} is ξ = {value('xi_unif')}"
         )
@@ -245,21 +235,21 @@ def mean_drops(content: dict) -> list[dict]:
     constant heads above 0 and epoch ("last", "best") at which every task of the model has a drop.
     A model with two entries of the same task (other settings) has no mean.
     """
-    by_model: dict[tuple[str, int], list[dict]] = {}
+    by_model: dict[tuple[str, int], dict[str, list[dict]]] = {}
     for one in content.values():
-        by_model.setdefault((one["model"], one["num_heads"]), []).append(one)
+        tasks = by_model.setdefault((one["model"], one["num_heads"]), {})
+        tasks.setdefault(one["task"], []).append(
+            {(r["heads"], r["epoch"]): r["drop"] for r in one["rows"]}
+        )
     means = []
-    for (model, num_heads), group in by_model.items():
-        drops = [{(r["heads"], r["epoch"]): r["drop"] for r in one["rows"]} for one in group]
-        if len({one["task"] for one in group}) < len(group):
-            continue
-        for heads, epoch in sorted(set.intersection(*map(set, drops))):
-            values = [of_task[heads, epoch] for of_task in drops]
-            if heads and None not in values:
-                described = {"model": model, "heads": heads, "share": heads / num_heads}
-                spread = {"lowest": min(values), "highest": max(values)}
-                mean = {"tasks": len(values), "epoch": epoch, "drop": statistics.fmean(values)}
-                means.append({**described, **mean, **spread})
+    for (model, num_heads), tasks in by_model.items():
+        entries = [*itertools.chain(*tasks.values())]
+        for heads, epoch in sorted(set.intersection(*map(set, entries))):
+            drops = [drop_of[heads, epoch] for drop_of in entries]
+            if heads and None not in drops and len(entries) == len(tasks):
+                row = {"model": model, "heads": heads, "share": heads / num_heads}
+                row |= {"tasks": len(tasks), "epoch": epoch, "drop": statistics.fmean(drops)}
+                means.append({**row, "lowest": min(drops), "highest": max(drops)})
     return means
 
 

@@ -12,7 +12,7 @@ from tabulate import tabulate
 
 from attention_dynamics.analysis.statistics import crossing
 from attention_dynamics.names import LEVELS
-from attention_dynamics.reporting.results import authors_curve, authors_value
+from attention_dynamics.reporting.results import authors_numbers
 
 FORMATS = ("text", "markdown", "latex", "csv", "json")
 _TABULATE = {"text": "simple", "markdown": "github", "latex": "latex_booktabs"}
@@ -89,7 +89,13 @@ def result_tables(results: dict, perf_label: str, fmt: str) -> str:
             :func:`agreement_tables`.
     """
     if fmt in ("csv", "json"):
-        return format_table(long_records(results), fmt)
+        names = ("dataset", "metric", "split", "performance")
+        records = [
+            {**dict(zip(names, key, strict=True)), **record}
+            for key, result in results.items()
+            for record in result_records(result)
+        ]
+        return format_table(records, fmt)
     return "\n\n".join(titled(*table, fmt) for table in agreement_tables(results, perf_label))
 
 
@@ -104,7 +110,8 @@ def agreement_tables(results: dict, perf_label: str, authors: bool = False) -> l
         for key, result in selected.items():
             title = f"{key[0]}, {key[2]}: agreement of normal runs with the gold run ({metric})"
             note = result.get("interval_note")
-            rows = curve_rows(result, perf_label, authors_curve(key) if authors else None)
+            theirs = authors_numbers(key).get("curve") if authors else None
+            rows = curve_rows(result, perf_label, theirs)
             tables.append(Table(f"{title}; {note}" if note else title, rows))
     return tables
 
@@ -126,7 +133,7 @@ def level_rows(results: dict, perf_label: str, authors: bool = False) -> list[di
     Statistics that results of the published code lack are None. With ``authors``, a column of their
     values follows each result that has any.
     """
-    names, columns = agreements_of(*results.values()), {}
+    names = agreements_of(*results.values())
     statistics = {
         **{f"agr_{name}": f"agr_{name}" for name in names},
         "baseline (shuffle)": "baseline",
@@ -139,22 +146,16 @@ def level_rows(results: dict, perf_label: str, authors: bool = False) -> list[di
         for name in names:
             statistics[f"agr_{name}, gold chosen on the other split"] = f"heldout_agr_{name}"
         statistics["gold iteration, chosen on the other split"] = "heldout_gold_iteration"
+    columns = {"statistic": [*statistics]}
     for key, result in results.items():
         heldout = {f"heldout_{name}": value for name, value in result.get("heldout", {}).items()}
-        columns[f"{key[0]} {key[2]}"] = {
-            label: level_cell({**result, **heldout}, name) for label, name in statistics.items()
-        }
-        theirs = {
-            label: format_performance(result, value, name)
-            for label, name in statistics.items()
-            if authors and (value := authors_value(key, name)) is not None
-        }
-        if theirs:
-            columns[f"{key[0]} {key[2]}, authors' run"] = theirs
-    return [
-        {"statistic": label, **{name: cells.get(label) for name, cells in columns.items()}}
-        for label in statistics
-    ]
+        column, numbers = f"{key[0]} {key[2]}", {**result, **heldout}
+        columns[column] = [level_cell(numbers, name) for name in statistics.values()]
+        if authors and (theirs := authors_numbers(key)):
+            columns[f"{column}, authors' run"] = [
+                format_performance(result, theirs.get(name), name) for name in statistics.values()
+            ]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def level_cell(result: dict, statistic: str) -> object:
@@ -179,34 +180,26 @@ def curve_rows(result: dict, perf_label: str, authors: dict[int, float] | None =
         perf_label: what the performance measures.
         authors: iteration -> the authors' agreement; iterations of theirs alone are rows too.
     """
-    authors = authors or {}
+    iterations, authors = result["iterations"], authors or {}
     spread = any(np.any(result.get(f"{key}_std", 0)) for key in ("alpha_corrs", "alpha_perfs"))
-    places = {int(t): place for place, t in enumerate(result["iterations"])}
-    intervals = result.get("alpha_corrs_interval", [None] * len(places))
 
-    def mean(key: str, place: int) -> str | None:
-        value, std = result[key][place], result[f"{key}_std"][place] if spread else math.nan
-        return None if math.isnan(value) else f"{value:.3f}" + (f" ± {std:.3f}" if std >= 0 else "")
+    def means(key: str) -> dict[int, str]:
+        stds = (
+            [f" ± {std:.3f}" for std in result[f"{key}_std"]] if spread else [""] * len(iterations)
+        )
+        cells = zip(iterations, result[key], stds, strict=True)
+        return {t: f"{mean:.3f}{std}" for t, mean, std in cells if not math.isnan(mean)}
 
+    corrs, perfs = means("alpha_corrs"), means("alpha_perfs")
+    intervals = dict(zip(iterations, result.get("alpha_corrs_interval", ()), strict=False))
     rows = []
-    for t in sorted({*places, *authors}):
-        here = t in places
-        row = {"iteration": t, "agreement of α": mean("alpha_corrs", places[t]) if here else None}
+    for t in sorted({*iterations, *authors}):
+        row = {"iteration": t, "agreement of α": corrs.get(t)}
         if authors:
             row["authors' run"] = authors.get(t)
-        row["95% interval"] = format_interval(intervals[places[t]]) if here else None
-        row[perf_label] = mean("alpha_perfs", places[t]) if here else None
+        row |= {"95% interval": format_interval(intervals.get(t)), perf_label: perfs.get(t)}
         rows.append(row)
     return rows
-
-
-def long_records(results: dict) -> list[dict]:
-    """A record per number: dataset, metric, split, performance, and those of result_records."""
-    return [
-        {**dict(zip(("dataset", "metric", "split", "performance"), key, strict=True)), **record}
-        for key, result in results.items()
-        for record in result_records(result)
-    ]
 
 
 def result_records(result: dict) -> list[dict]:
