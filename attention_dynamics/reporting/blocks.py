@@ -188,7 +188,7 @@ def reproduce() -> str:
         )
 
     rows = []
-    for one in read_papers()["reproduce"]:
+    for one in results.read_papers()["reproduce"]:
         spent = [(label, hours(*of)) for label, *of in one.get("times", [])]
         spent = [f"{label}: {total:.1f} h" for label, total in spent if total]
         rows.append([one["what"], one["command"], "; ".join(spent) or "-", one["results"]])
