@@ -106,13 +106,22 @@ def lstm_states(
         back = by_length.argsort()
         return output.data.index_select(0, ahead.argsort()), tuple(part[:, back] for part in last)
     directions = 1 + lstm.bidirectional
+    initial = initial or _zero_state(lstm, packing)
     states, last = inputs, []
     for layer in range(lstm.num_layers):
         if layer:
             states, tokens = F.dropout(states, lstm.dropout, lstm.training), None
         projected = input_projection(lstm, states, layer)
-        start = initial and tuple(part[layer * directions :][:directions] for part in initial)
-        states, *end = recurrence(lstm, projected, packing, tokens, start, layer, trace)
+        h, c = (part[layer * directions :][:directions] for part in initial)
+        arguments = (projected, h, c, tokens, packing, *_recurrent_weights(lstm, layer))
+        if trace is None:
+            states, *end = _Recurrence.apply(*arguments)
+        else:
+            with torch.no_grad():
+                (states, *end), kept = _layer(*arguments)
+                for order, derived in zip(packing.orders, _derived(kept, c, packing), strict=False):
+                    place = order.argsort()
+                    trace.append(Trace(*(part.index_select(0, place) for part in derived)))
         last.append(end)
     return states, tuple(torch.cat(parts) for parts in zip(*last, strict=True))
 
@@ -132,42 +141,14 @@ def input_bias(lstm: nn.LSTM, layer: int = 0) -> torch.Tensor:
     return torch.cat([bias_ih + bias_hh for _, _, bias_ih, bias_hh in _weights(lstm, layer)])
 
 
-def recurrence(
-    lstm: nn.LSTM,
-    projected: torch.Tensor,
-    packing: Packing,
-    tokens: torch.Tensor | None = None,
-    initial: State | None = None,
-    layer: int = 0,
-    trace: list[Trace] | None = None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """One layer of :func:`lstm_states`, after :func:`input_projection`.
-
-    Returns its states ``(tokens, directions * hidden)``, and the last h and c ``(directions, batch,
-    hidden)``.
-    """
-    weights = [weight_hh for _, weight_hh, _, _ in _weights(lstm, layer)]
-    h, c = initial or _zero_state(lstm, packing)
-    if trace is None:
-        return _Recurrence.apply(projected, h, c, tokens, packing, *weights)
-    with torch.no_grad():
-        output, kept = _layer(projected, h, c, tokens, packing, weights)
-        for direction, (gates, _, cells, tanhs) in enumerate(kept):
-            first = c[direction, packing.by_length]
-            derived = _derivatives(gates, cells, tanhs, first, packing.sizes)
-            place = packing.orders[direction].argsort()
-            trace.append(Trace(*(part.index_select(0, place) for part in derived)))
-    return output
-
-
 @torch.no_grad()
 def pull_back(
     lstm: nn.LSTM,
     trace: list[Trace],
     rows: torch.Tensor,
     lengths: torch.Tensor,
-    grad_states: torch.Tensor | None = None,
-    grad_last: State | None = None,
+    grad_states: torch.Tensor | None,
+    grad_last: State,
 ) -> tuple[torch.Tensor, State]:
     """Gradients with respect to the inputs, for many *replicas* of the traced sequences at once.
 
@@ -180,8 +161,7 @@ def pull_back(
         rows: ``(tokens of all replicas,)``, the traced flat row of each of their tokens.
         lengths: ``(replicas,)`` int64 on the CPU.
         grad_states: ``(tokens of all replicas, directions * hidden)``; zero when None.
-        grad_last: gradients of the last (h, c), each ``(layers * directions, replicas, hidden)``;
-            zero when None.
+        grad_last: gradients of the last (h, c), each ``(layers * directions, replicas, hidden)``.
 
     Returns:
         The gradient of the first layer's :func:`input_projection`, and that of the initial (h, c).
@@ -189,26 +169,25 @@ def pull_back(
     packing = packing_of(lengths, rows.device)
     directions, hidden = 1 + lstm.bidirectional, lstm.hidden_size
     new_zeros = trace[0].forget.new_zeros
-    if grad_last is None:
-        grad_last = new_zeros(2, lstm.num_layers * directions, len(lengths), hidden).unbind()
     if grad_states is None:
         grad_states = new_zeros(len(rows), directions * hidden)
     grad_first = tuple(torch.empty_like(part) for part in grad_last)
     for layer in reversed(range(lstm.num_layers)):
-        weights = _weights(lstm, layer)
         grad_projected = new_zeros(len(rows), directions, 4 * hidden)
-        for direction in range(directions):
-            order, place = packing.orders[direction], layer * directions + direction
-            traced = (part.index_select(0, rows[order]) for part in trace[place])
-            grad = grad_states.view(-1, directions, hidden)[:, direction].index_select(0, order)
-            last = (part[place, packing.by_length] for part in grad_last)
-            grad_z, *first = _run_back(grad, *traced, weights[direction][1], packing.sizes, *last)
+        traced = (
+            [part.index_select(0, rows[order]) for part in derived]
+            for order, derived in zip(packing.orders, trace[layer * directions :], strict=False)
+        )
+        weights = _recurrent_weights(lstm, layer)
+        last = [part[layer * directions :] for part in grad_last]
+        pulled = _pull_back_layer(grad_states, traced, weights, packing, last)
+        for direction, (order, grad_z, *first) in enumerate(pulled):
             grad_projected[:, direction].index_copy_(0, order, grad_z)
             for part, value in zip(grad_first, first, strict=True):
-                part[place].index_copy_(0, packing.by_length, value)
+                part[layer * directions + direction].index_copy_(0, packing.by_length, value)
         grad_projected = grad_projected.view(len(rows), -1)
         if layer:
-            grad_states = grad_projected @ torch.cat([weight_ih for weight_ih, *_ in weights])
+            grad_states = grad_projected @ torch.cat([w_ih for w_ih, *_ in _weights(lstm, layer)])
     return grad_projected, grad_first
 
 
@@ -221,9 +200,8 @@ def gated_states(
     ``lstm`` has one layer and starts from zero; ``tokens`` (tokens,) are the rows of ``projected``,
     of :func:`input_projection`, that each flat token reads.
     """
-    weights = [weight_hh for _, weight_hh, _, _ in _weights(lstm, 0)]
     h, c = _zero_state(lstm, packing)
-    (states, _, _), kept = _layer(projected, h, c, tokens, packing, weights)
+    (states, _, _), kept = _layer(projected, h, c, tokens, packing, *_recurrent_weights(lstm, 0))
     return states, kept
 
 
@@ -243,18 +221,17 @@ def gate_gradients(
     used up here), and the gradients of its states.
     """
     total = grad_states.new_zeros(len(tokens))
-    hidden, directions = lstm.hidden_size, len(kept)
-    biases = input_bias(lstm).chunk(directions)
-    for direction, of_words in enumerate(projected.chunk(directions, dim=1)):
-        gates, _, cells, tanhs = kept[direction]
-        order, weight_hh = packing.orders[direction], _weights(lstm, 0)[direction][1]
-        grad = grad_states.view(-1, directions, hidden)[:, direction].index_select(0, order)
-        dh, dc = grad.new_zeros(2, packing.sizes[0], hidden)
-        derived = _derivatives(gates, cells, tanhs, dc, packing.sizes)
-        grad_z, _, _ = _run_back(grad, *derived, weight_hh, packing.sizes, dh, dc)
+    zeros = _zero_state(lstm, packing)
+    derived = _derived(kept, zeros[1], packing)
+    pulled = _pull_back_layer(grad_states, derived, _recurrent_weights(lstm, 0), packing, zeros)
+    directions = len(kept)
+    biases, words = input_bias(lstm).chunk(directions), projected.chunk(directions, dim=1)
+    for (order, grad_z, _, _), (gates, *_), of_words, bias in zip(
+        pulled, kept, words, biases, strict=True
+    ):
         # The gates of the forward pass are no longer needed: z takes their place.
         z = torch.index_select(of_words, 0, tokens[order], out=gates)
-        of_bias = grad_z @ biases[direction]
+        of_bias = grad_z @ bias
         total.index_add_(0, order, grad_z.mul_(z).sum(dim=1) - of_bias)
     return total
 
@@ -265,9 +242,13 @@ def _weights(lstm: nn.LSTM, layer: int) -> list[list[torch.Tensor]]:
     return lstm.all_weights[layer * directions : (layer + 1) * directions]
 
 
+def _recurrent_weights(lstm: nn.LSTM, layer: int) -> list[torch.Tensor]:
+    return [weight_hh for _, weight_hh, _, _ in _weights(lstm, layer)]
+
+
 def _zero_state(lstm: nn.LSTM, packing: Packing) -> State:
-    shape = (1 + lstm.bidirectional, packing.sizes[0], lstm.hidden_size)
-    return lstm.weight_hh_l0.new_zeros(shape), lstm.weight_hh_l0.new_zeros(shape)
+    size = lstm.num_layers * (1 + lstm.bidirectional), packing.sizes[0], lstm.hidden_size
+    return lstm.weight_hh_l0.new_zeros(2, *size).unbind()
 
 
 class _Recurrence(torch.autograd.Function):
@@ -280,7 +261,7 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx, projected, h, c, tokens, packing, *weights):
         """As :func:`recurrence`; h and c (directions, batch, hidden)."""
-        output, kept = _layer(projected, h, c, tokens, packing, weights)
+        output, kept = _layer(projected, h, c, tokens, packing, *weights)
         ctx.save_for_backward(h, c, *weights, *(part for parts in kept for part in parts))
         ctx.tokens, ctx.packing, ctx.rows = tokens, packing, len(projected)
         return output
@@ -289,37 +270,45 @@ class _Recurrence(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad, grad_h, grad_c):
         h, c, *saved = ctx.saved_tensors
-        directions = len(saved) // 5
-        weights, kept = saved[:directions], saved[directions:]
-        hidden = weights[0].shape[1]
-        orders, by_length, _, sizes = ctx.packing
-        grad_projected = weights[0].new_empty(ctx.rows, directions, 4 * hidden)
-        if ctx.tokens is not None:
-            grad_projected.zero_()  # tokens that read the same row add up
-        grad_weights, grad_h0, grad_c0 = (
-            [None] * directions,
-            torch.empty_like(h),
-            torch.empty_like(c),
-        )
-        for direction, weight in enumerate(weights):
-            order = orders[direction]
-            gates, states, cells, tanhs = kept[4 * direction : 4 * direction + 4]
-            part = grad.reshape(-1, directions, hidden)[:, direction].index_select(0, order)
-            first_h, first_c = h[direction, by_length], c[direction, by_length]
-            last = grad_h[direction, by_length], grad_c[direction, by_length]
-            derived = _derivatives(gates, cells, tanhs, first_c, sizes)
-            grad_z, dh, dc = _run_back(part, *derived, weight, sizes, *last)
-            grad_h0[direction, by_length], grad_c0[direction, by_length] = dh, dc
+        directions, packing = len(saved) // 5, ctx.packing
+        weights, kept = saved[:directions], list(zip(*[iter(saved[directions:])] * 4, strict=True))
+        grad_projected = h.new_zeros(ctx.rows, directions, len(weights[0]))
+        grad_weights = [None] * directions
+        grad_h0, grad_c0 = torch.empty_like(h), torch.empty_like(c)
+        derived = _derived(kept, c, packing)
+        pulled = _pull_back_layer(grad, derived, weights, packing, (grad_h, grad_c))
+        for direction, (order, grad_z, dh, dc) in enumerate(pulled):
+            grad_h0[direction, packing.by_length] = dh
+            grad_c0[direction, packing.by_length] = dc
             if ctx.tokens is None:
                 grad_projected[:, direction].index_copy_(0, order, grad_z)
-            else:
+            else:  # tokens that read the same row add up
                 grad_projected[:, direction].index_add_(0, ctx.tokens[order], grad_z)
             if ctx.needs_input_grad[5 + direction]:
-                grad_weights[direction] = grad_z.t() @ _earlier(states, sizes, first_h)
+                first = h[direction, packing.by_length]
+                before = _earlier(kept[direction][1], packing.sizes, first)
+                grad_weights[direction] = grad_z.t() @ before
         return grad_projected.view(ctx.rows, -1), grad_h0, grad_c0, None, None, *grad_weights
 
 
-def _layer(projected, h, c, tokens, packing: Packing, weights):
+def _derived(kept, first_cells, packing: Packing):
+    """The :class:`Trace` of each direction, in packed order, of what :func:`_layer` returned."""
+    for (gates, _, cells, tanhs), first in zip(kept, first_cells, strict=True):
+        yield _derivatives(gates, cells, tanhs, first[packing.by_length], packing.sizes)
+
+
+def _pull_back_layer(grad_states, derived, weights, packing: Packing, grad_last):
+    """For each direction: its order, and the gradients of z and of the initial h and c, packed."""
+    directions, hidden = len(weights), weights[0].shape[1]
+    grad_states = grad_states.reshape(-1, directions, hidden)
+    for direction, (weight, factors) in enumerate(zip(weights, derived, strict=False)):
+        order = packing.orders[direction]
+        grad = grad_states[:, direction].index_select(0, order)
+        last = (part[direction, packing.by_length] for part in grad_last)
+        yield order, *_run_back(grad, *factors, weight, packing.sizes, *last)
+
+
+def _layer(projected, h, c, tokens, packing: Packing, *weights):
     """((states, last h, last c), [(gates, states, cells, tanhs) packed, of each direction])."""
     orders, by_length, ends, sizes = packing
     hidden, directions = weights[0].shape[1], len(weights)

@@ -216,9 +216,7 @@ def _gate_gradients(model, batch: Batch, traces, grad_decoded, grad_states, sour
         )
         grad_last[-1] = grad_decoded[targets]
         grad_last = (grad_last, torch.zeros_like(grad_last))
-        _, grad_initial = pull_back(
-            model.decoder_lstm, traces[1], rows, lengths, grad_last=grad_last
-        )
+        _, grad_initial = pull_back(model.decoder_lstm, traces[1], rows, lengths, None, grad_last)
         # It started from the mean over directions of the encoder's last states.
         grad_last = tuple(layers.repeat_interleave(2, dim=0) / 2 for layers in grad_initial)
         tokens = source[some]
