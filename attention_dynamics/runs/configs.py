@@ -16,7 +16,7 @@ from pathlib import Path
 from attention_dynamics.cli import InputError
 from attention_dynamics.names import GOLD, PAPER_SEEDS, PAPER_UNIFORM_SEED, UNIFORM
 from attention_dynamics.runs.paths import log_config_path, run_folder
-from attention_dynamics.runs.records import is_finished
+from attention_dynamics.runs.records import read_run
 from attention_dynamics.storage.files import read_json, write_json
 
 # Type of each key in an entry of a log config.
@@ -154,7 +154,8 @@ def _finished_runs(dataset: str, config: dict) -> dict[tuple[int, bool], set[int
         run = match and (int(match[1]), match[2] == "uniform")
         if run is None or folder != run_folder(dataset, config, *run):
             continue  # of another config
-        if not is_finished(folder):
+        record = read_run(folder)
+        if record and not record.get("finished"):
             _note(f"{folder} is not finished: left out")
             continue
         steps = [re.fullmatch(r"model(\d+)", path.name) for path in folder.iterdir()]

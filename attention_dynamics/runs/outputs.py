@@ -35,33 +35,38 @@ class Output:
     """
 
     def __init__(self, path: Path, settings: dict):
-        """Nothing is read or changed except the record."""
+        """Nothing is changed; only the output and its record are read."""
         self.path, self.settings = path, settings
-        record = read_output_record(path)
+        self.record = read_output_record(path)
         self.is_current = (
             path.exists()
-            and isinstance(record.get("settings"), dict)
-            and not differences(record["settings"], settings)
-            and record.get("sha256") == sha256(path)
+            and not differences(self.record.get("settings", {}), settings)
+            and self.record.get("sha256") == sha256(path)
         )
         self.partial = PartialResults(path)
         self.state_path = path.with_suffix(".state")
 
     def write(self, value: object, results: dict) -> None:
-        """Write ``value`` as a pickle, and its record with the ``results`` just before it appears.
+        """Write ``value`` as a pickle, and just before it appears its record with the ``results``.
 
-        The partial results and the resume state are removed.
+        Their "seconds" default to the time since the start of this process. The partial results and
+        the resume state are removed.
         """
         with atomic_write(self.path) as stream:
             pickle.dump(value, stream, protocol=5)
             stream.seek(0)
-            checksum = hashlib.file_digest(stream, "sha256").hexdigest()
-            record_output(self.path, self.settings, results, checksum)
+            record = {
+                "settings": self.settings,
+                "sha256": hashlib.file_digest(stream, "sha256").hexdigest(),
+                **provenance(),
+                "results": {"seconds": time.perf_counter() - _STARTED, **results},
+            }
+            write_json(self.path.with_suffix(".json"), record)
         self.remove_unfinished()
 
     def remove_unfinished(self) -> None:
         """Remove the partial results and the resume state."""
-        self.partial.remove()
+        shutil.rmtree(self.partial.folder, ignore_errors=True)
         self.state_path.unlink(missing_ok=True)
 
 
@@ -85,18 +90,16 @@ def output(
     """
     with locked(path):
         out = Output(path, settings)
-        if overwrite:
-            out.is_current = False
-        elif path.exists() and not out.is_current:
-            earlier = read_output_record(path).get("settings")
-            if not replace_stale and not isinstance(earlier, dict):
+        if path.exists() and not out.is_current and not overwrite:
+            if not replace_stale and not out.record:
                 raise InputError(
                     f"{path} exists, but its record {path.with_suffix('.json')} is missing or "
                     "malformed; --overwrite replaces it"
                 )
             if not replace_stale:
-                check_same_settings(f"{path} exists and is", earlier, settings)
+                check_same_settings(f"{path} exists and is", out.record["settings"], settings)
             print(f"{path} is out of date or differs from its record: it is made again")
+        out.is_current = out.is_current and not overwrite
         if overwrite or out.is_current:
             out.remove_unfinished()
         yield out
@@ -104,25 +107,11 @@ def output(
 
 def read_output_record(path: Path) -> dict:
     """The record beside an output; empty if it is missing or malformed."""
-    try:
+    with contextlib.suppress(InputError):
         record = read_json(path.with_suffix(".json"), "record")
-    except InputError:
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
-def record_output(path: Path, settings: dict, results: dict, checksum: str) -> None:
-    """Write the record beside ``path``: settings, its SHA-256, provenance and results.
-
-    "seconds" of the results defaults to the time since the start of this process.
-    """
-    record = {
-        "settings": settings,
-        "sha256": checksum,
-        **provenance(),
-        "results": {"seconds": time.perf_counter() - _STARTED, **results},
-    }
-    write_json(path.with_suffix(".json"), record)
+        if isinstance(record, dict) and isinstance(record.get("settings"), dict):
+            return record
+    return {}
 
 
 def save_state(path: Path, settings: dict, content: object) -> None:
@@ -182,7 +171,3 @@ class PartialResults:
         """Save a finished part."""
         save_state(self.path(settings), settings, content)
         self.state_path(settings).unlink(missing_ok=True)
-
-    def remove(self) -> None:
-        """Remove all parts."""
-        shutil.rmtree(self.folder, ignore_errors=True)

@@ -50,20 +50,16 @@ def _now() -> str:
 
 
 def _version(package: str) -> str | None:
-    try:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _commit() -> str | None:
     # Without the lock of the index: when this is killed, the lock would stay.
     command = ["git", "--no-optional-locks", "describe", "--always", "--dirty", "--abbrev=40"]
     options = {"cwd": Path(__file__).parent, "stderr": subprocess.DEVNULL, "timeout": 10}
-    try:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):  # not a clone, or no git here
         return subprocess.check_output(command, text=True, **options).strip()
-    except (OSError, subprocess.SubprocessError):
-        return None  # not a clone, or no git here
 
 
 def differences(earlier: dict, now: dict) -> str:
@@ -89,10 +85,11 @@ def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
     and ``overwrite`` is false.
     """
     record, begun, state = record_path(folder), unfinished_path(folder), state_path(folder)
-    if (record.exists() or begun.exists()) and not overwrite:
-        finished, earlier = is_finished(folder), read_run(folder)["settings"]
+    earlier = None if overwrite else read_run(folder)
+    if earlier:
+        finished = earlier.get("finished")
         kind = "a finished" if finished else "an unfinished"
-        check_same_settings(f"{folder} holds {kind} run", earlier, settings)
+        check_same_settings(f"{folder} holds {kind} run", earlier["settings"], settings)
         if finished:
             saves = settings.get("saves", [])
             if lost := [str(step) for step in saves if not checkpoint_path(folder, step).exists()]:
@@ -122,34 +119,28 @@ def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:
     return True
 
 
-def read_run(folder: Path) -> dict:
-    """The record of a run, finished or not; InputError if it is not a run record."""
-    record = record_path(folder)
-    record = record if record.exists() else unfinished_path(folder)
+def read_run(folder: Path) -> dict | None:
+    """The record of a run, finished or not; None for a run of other code, which has no record.
+
+    Raises InputError if it is not a run record.
+    """
+    record = next(filter(Path.exists, (record_path(folder), unfinished_path(folder))), None)
+    if record is None:
+        return None
+    advice = "--overwrite retrains the run"
     try:
         content = read_json(record, "run record")
     except InputError as error:
-        raise InputError(f"{error}; --overwrite retrains the run") from None
+        raise InputError(f"{error}; {advice}") from None
     if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
-        raise InputError(f"{record} is not a run record; --overwrite retrains the run")
+        raise InputError(f"{record} is not a run record; {advice}")
     return content
 
 
-def is_finished(folder: Path) -> bool:
-    """Whether the run in ``folder`` is finished; runs of other code, without a record, are."""
-    has_record = record_path(folder).exists() or unfinished_path(folder).exists()
-    return not has_record or bool(read_run(folder).get("finished"))
-
-
 def check_trained_on(folder: Path, checksum: str) -> None:
-    """Raise InputError if the run was trained on data that differ from the current data.
-
-    Runs of other code have no record: nothing is known about their data, and nothing is checked.
-    """
-    if not (record_path(folder).exists() or unfinished_path(folder).exists()):
-        return
-    trained = read_run(folder)["settings"].get("data")
-    if trained != checksum:
+    """Raise InputError if the record of a run says that it was trained on other data."""
+    run = read_run(folder)
+    if run and (trained := run["settings"].get("data")) != checksum:
         raise InputError(
             f"{folder} was trained on data that does not match the current data (checksum "
             f"{trained}, now {checksum}): prepare that data again, or retrain the run with "
