@@ -24,7 +24,7 @@ from planted import planted_mask
 from attention_dynamics.analysis.inputs import AnalysisInputs
 from attention_dynamics.cli import run_script, script_parser
 from attention_dynamics.names import PERFORMANCES
-from attention_dynamics.reporting.plot import add_plot_options, parse_plot_args, plot
+from attention_dynamics.reporting.plot import add_plot_options, plot
 
 SENTIMENT = ("negative", "positive")
 LABEL_NAMES = {
@@ -41,7 +41,7 @@ LABEL_NAMES = {
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     add_plot_options(parser, ", half of each label")
-    return parse_plot_args(parser, argv)
+    return parser.parse_args(argv)
 
 
 def main(argv=None) -> None:

@@ -26,7 +26,7 @@ from data import load_dataset
 from attention_dynamics.analysis.inputs import AnalysisInputs
 from attention_dynamics.cli import run_script, script_parser
 from attention_dynamics.names import PERFORMANCES
-from attention_dynamics.reporting.plot import add_plot_options, parse_plot_args, plot
+from attention_dynamics.reporting.plot import add_plot_options, plot
 from attention_dynamics.runs.paths import check_name
 
 
@@ -39,7 +39,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         default="acc",
         help="performance that picks the gold iteration and is drawn (default: %(default)s)",
     )
-    return parse_plot_args(parser, argv)
+    return parser.parse_args(argv)
 
 
 def main(argv=None) -> None:

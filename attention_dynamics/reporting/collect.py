@@ -19,25 +19,16 @@ from attention_dynamics.storage.files import check_writable, write_pickle
 
 def add_collect_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that ``collect_*_stats.py`` has in every folder."""
-    parser.add_argument("--datasets", required=True, nargs="+", help="names in outputs/")
-    parser.add_argument("--out_file", required=True, help="pickle to write the results to")
-    parser.add_argument(
-        "--include_kendall_tau",
-        action="store_true",
-        help="Kendall's tau in addition to the top 5%% match",
-    )
-    parser.add_argument(
-        "--include_train_results",
-        action="store_true",
-        help="results on training examples in addition to those on test or validation examples",
-    )
+    add = parser.add_argument
+    add("--datasets", required=True, nargs="+", help="names in outputs/")
+    add("--out_file", required=True, help="pickle to write the results to")
+    tau = "Kendall's tau in addition to the top 5%% match"
+    add("--include_kendall_tau", action="store_true", help=tau)
+    train = "results on training examples in addition to those on test or validation examples"
+    add("--include_train_results", action="store_true", help=train)
     add_input_options(parser)
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default="text",
-        help="format of the printed tables (default: %(default)s)",
-    )
+    tables = "format of the printed tables (default: %(default)s)"
+    add("--format", choices=FORMATS, default="text", help=tables)
 
 
 def collect(

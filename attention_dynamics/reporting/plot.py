@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attention_dynamics.analysis.inputs import AnalysisInputs, add_input_options, summarize_inputs
 from attention_dynamics.analysis.ragged import Ragged
-from attention_dynamics.cli import count
+from attention_dynamics.cli import add_options, count
 from attention_dynamics.names import METRICS, SHORT, Performance
 from attention_dynamics.reporting.figures import draw_dynamics, write_figure
 from attention_dynamics.reporting.tables import result_records
@@ -23,40 +23,17 @@ def add_plot_options(parser: argparse.ArgumentParser, drawn: str) -> None:
 
     ``drawn`` says which examples are drawn for the page.
     """
-    parser.add_argument("--dataset", required=True, help="name in outputs/, such as toy")
-    parser.add_argument(
-        "--split", choices=("val", "train"), default="val", help="examples (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--metric", choices=METRICS, help="agreement metric (default: one figure for each)"
-    )
-    parser.add_argument(
-        "--include_normal",
-        action="store_true",
-        help="agr_normal too, the KTIW of a run with attention",
-    )
-    parser.add_argument(
-        "--num_examples",
-        type=count,
-        help=f"number of examples on the page, drawn at random{drawn} (default: 12)",
-    )
-    parser.add_argument(
-        "--examples", type=int, nargs="+", help="numbers of the examples on the page instead"
-    )
+    add = parser.add_argument
+    add("--dataset", required=True, help="name in outputs/, such as toy")
+    add("--split", choices=("val", "train"), default="val", help="examples (default: %(default)s)")
+    add("--metric", choices=METRICS, help="agreement metric (default: one figure for each)")
+    add("--include_normal", action="store_true", help="agr_normal too, the KTIW of a normal run")
+    add = parser.add_mutually_exclusive_group().add_argument
+    drawn = f"number of examples on the page, drawn at random{drawn} (default: %(default)s)"
+    add("--num_examples", type=count, default=12, help=drawn)
+    add("--examples", type=int, nargs="+", help="numbers of the examples on the page instead")
     add_input_options(parser)
-    parser.add_argument(
-        "--out_dir", default="figures", help="directory to write to (default: %(default)s)"
-    )
-
-
-def parse_plot_args(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
-    """The options; ends the script if ``--examples`` and ``--num_examples`` are both given."""
-    args = parser.parse_args(argv)
-    if args.examples and args.num_examples is not None:
-        parser.error("--examples names the examples, so --num_examples has nothing to choose")
-    if args.num_examples is None:
-        args.num_examples = 12
-    return args
+    add_options(parser, out_dir=(str, "figures", "directory to write to"))
 
 
 def plot(

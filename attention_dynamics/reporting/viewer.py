@@ -55,12 +55,11 @@ def examples_at(logs: Logs, split: str, positions: Sequence[int]) -> list[int]:
     Raises InputError for a position that the split does not have.
     """
     examples = logs.examples(split)
-    for position in positions:
-        if not 0 <= position < len(examples):
-            raise InputError(
-                f"the {split} split of the logs of {logs.dataset} has no example {position}: "
-                f"its {len(examples)} examples are numbered from 0"
-            )
+    if missing := {*positions} - {*range(len(examples))}:
+        raise InputError(
+            f"the {split} split of the logs of {logs.dataset} has no example {min(missing)}: "
+            f"its {len(examples)} examples are numbered from 0"
+        )
     return [examples[position] for position in positions]
 
 
@@ -92,8 +91,7 @@ def attention_page(
         label_names: names of labels 0 and 1.
         marked: (scores,) bool, scores to mark: planted evidence, or the true word alignment.
 
-    Raises InputError if the runs have no common iteration, a word is not in ``words``, or a score
-    is not finite.
+    Raises InputError if the runs have no common iteration or a word is not in ``words``.
     """
     is_pair = isinstance(logs.trg, Ragged)
     iterations = sorted(set(logs.iterations(GOLD)) & set(logs.iterations(UNIFORM)))
@@ -101,6 +99,13 @@ def attention_page(
         raise InputError(
             f"the logs of {logs.dataset} hold no iteration that both {GOLD} and {UNIFORM} have"
         )
+    if max(side.values.max() for side in (logs.src, logs.trg)[: 1 + is_pair]) >= len(words):
+        raise InputError(
+            f"the logs of {logs.dataset} use a word that its vocabulary of {len(words)} lacks: "
+            "the logs do not match the current data; run eval_dump.py again"
+        )
+    # Six digits: an untrained translator's β differ in the fourth, and the highest is marked.
+    digits = 6 if is_pair else 4
     articles, scores = [], []
     for example in examples:
         first, stop = np.searchsorted(logs.row_example, [example, example + 1])
@@ -108,40 +113,23 @@ def attention_page(
         sign = 1 if beta_sign is None else beta_sign[own]
         alpha = [logs.arrays[GOLD, t, "alpha"][own] for t in iterations]
         beta = [logs.arrays[UNIFORM, t, "beta"][own] * sign for t in iterations]
-        if not np.isfinite([alpha, beta]).all():  # JSON has no such numbers
-            raise InputError(
-                "the logs hold scores that are not finite: a training run diverged; train it again "
-                "and dump again"
-            )
-        # Six digits: an untrained translator's β differ in the fourth, and the highest is marked.
-        digits = 6 if is_pair else 4
         scores.append({"alpha": _rounded(alpha, digits), "beta": _rounded(beta, digits)})
         marks = np.zeros(len(alpha[0]), dtype=bool) if marked is None else marked[own]
         split = "val" if example < logs.splits["val"] else "train"
         article = {"split": split, "place": example - logs.examples(split).start}
-        try:
-            if is_pair:
-                src, trg = (
-                    [words[index] for index in side[example]] for side in (logs.src, logs.trg)
-                )
-                article |= {
-                    "src": [*map(_readable, src)],
-                    "trg": [*map(_readable, trg[1:])],
-                    "texts": ["".join(side[1:-1]).replace("▁", " ").strip() for side in (src, trg)],
-                    "marks": marks.reshape(len(trg) - 1, len(src)).tolist(),
-                }
-            else:
-                src = logs.src[example].tolist()
-                article["label"] = label_names[int(logs.trg[example])]
-                article["tokens"] = [
-                    (words[index], index < 4, mark)
-                    for index, mark in zip(src, marks.tolist(), strict=True)
-                ]
-        except IndexError:
-            raise InputError(
-                f"the logs of {logs.dataset} use a word that its vocabulary of {len(words)} lacks: "
-                "the logs do not match the current data; run eval_dump.py again"
-            ) from None
+        src = [words[index] for index in logs.src[example]]
+        if is_pair:
+            trg = [words[index] for index in logs.trg[example]]
+            article |= {
+                "src": [*map(_readable, src)],
+                "trg": [*map(_readable, trg[1:])],
+                "texts": ["".join(side[1:-1]).replace("▁", " ").strip() for side in (src, trg)],
+                "marks": marks.reshape(len(trg) - 1, len(src)).tolist(),
+            }
+        else:
+            is_special = (logs.src[example] < 4).tolist()
+            article["label"] = label_names[int(logs.trg[example])]
+            article["tokens"] = [*zip(src, is_special, marks.tolist(), strict=True)]
         articles.append(article)
     perfs = {run: [logs.metas.get((run, t, perf)) for t in iterations] for run in (GOLD, UNIFORM)}
     return render(
