@@ -72,10 +72,12 @@ OPTIONS = {"title": "made up", "metric": "top 5% match", "perf_label": "validati
 
 
 def test_write_figure_writes_the_numbers_as_csv_and_the_same_bytes_again(tmp_path, result):
-    stems = tmp_path / "figures" / "made.up_val", tmp_path / "again"
+    stems, records = (
+        (tmp_path / "figures" / "made.up_val", tmp_path / "again"),
+        result_records(result),
+    )
     paths, again = (
-        write_figure(stem, lambda: draw_dynamics(result, **OPTIONS), result_records(result), "t")
-        for stem in stems
+        write_figure(stem, lambda: draw_dynamics(result, **OPTIONS), records, "t") for stem in stems
     )
     # A dot in the name is no suffix to be replaced.
     assert [path.name for path in paths] == [f"made.up_val.{s}" for s in ("svg", "png", "csv")]
@@ -83,31 +85,25 @@ def test_write_figure_writes_the_numbers_as_csv_and_the_same_bytes_again(tmp_pat
     assert paths[1].read_bytes().startswith(b"\x89PNG")
     with open(paths[2], newline="") as stream:
         rows = list(csv.DictReader(stream))
-
-    def column(statistic, name):
-        return [float(row[name]) for row in rows if row["statistic"] == statistic]
-
     # csv keeps floats whole, so the equality is exact.
-    for key in ("alpha_corrs", "alpha_perfs"):
-        assert column(key, "iteration") == result["iterations"]
-        assert column(key, "value") == list(result[key])
-        assert column(key, "std") == list(result[f"{key}_std"])
-    assert column("alpha_corrs", "low") == [low for low, _ in result["alpha_corrs_interval"]]
-    for name in ("unif", "normal", "grad", "px"):
-        assert column(f"agr_{name}", "value") == [result[f"agr_{name}"]]
-        assert column(f"agr_{name}", "iteration") == [result[f"agr_{name}_iteration"]]
-        assert column(f"agr_{name}", "high") == [result[f"agr_{name}_interval"][1]]
-    for key in ("baseline", "baseline_exact", "best_perf"):
-        assert column(key, "value") == [result[key]]
-    assert not [row for row in rows if "logistic" in row["statistic"]]  # not measured here
+    assert rows == [{k: "" if v is None else str(v) for k, v in r.items()} for r in records]
 
 
-def test_result_records_put_xi_at_the_crossing(result):
+def test_result_records_hold_the_statistics_and_put_xi_at_the_crossing(result):
     assert (result["alpha_corrs"] > 0.5).tolist() == [False, False, True, True]
     rows = result_records({**result, "agr_unif": 0.5, "agr_px": 1.0, "xi_px": None})
+    curve = [row for row in rows if row["statistic"] == "alpha_corrs"]
+    assert [row["iteration"] for row in curve] == ITERATIONS
+    for name, key in (("value", "alpha_corrs"), ("std", "alpha_corrs_std")):
+        assert [row[name] for row in curve] == list(result[key])
     rows = {row["statistic"]: row for row in rows}
+    numbers = [rows["agr_grad"][name] for name in ("value", "iteration", "low", "high")]
+    keys = ("agr_grad", "agr_grad_iteration", "agr_grad_interval")
+    assert numbers == [*np.hstack([result[key] for key in keys])]
     assert rows["xi_unif"]["iteration"] == 100
     assert (rows["xi_px"]["iteration"], rows["xi_px"]["value"]) == (None, None)
+    assert rows["baseline_exact"]["value"] == result["baseline_exact"]
+    assert "agr_logistic" not in rows  # not measured here
 
 
 # All levels at one height, at the top, at the bottom, and one far outside the curve's range.
@@ -121,17 +117,13 @@ def test_draw_dynamics_keeps_labels_apart_and_inside(result, heights):
     check_texts_apart(draw_dynamics({**result, **levels}, **OPTIONS, include_normal=True))
 
 
-def test_draw_dynamics_of_a_single_run_with_an_undefined_level(tmp_path):
+def test_draw_dynamics_of_a_single_run_with_an_undefined_level():
     result = summary(made_up_logs(runs=("normal_A", "normal_B", "uniform")), "kendall tau")
-    percent = {key: 100 * np.asarray(result[key]) for key in ("alpha_perfs", "alpha_perfs_std")}
-    result = {**result, **percent, "agr_px": math.nan, "xi_unif": None, "agr_unif": 2.0}
-    figure = draw_dynamics(result, **OPTIONS, percent=True)
-    upper, lower = figure.axes
-    written = " ".join(text.get_text() for text in (*upper.texts, *lower.texts))
+    result = {**result, "agr_px": math.nan, "xi_unif": None, "agr_unif": 2.0}
+    figure = draw_dynamics(result, **OPTIONS)
+    written = " ".join(text.get_text() for axes in figure.axes for text in axes.texts)
     assert "normal run, 95% interval" in written and "bag of embeddings" not in written
     assert "none" in written  # ξ
-    low, high = lower.get_ylim()
-    assert 45 < low < 55 and 80 < high < 90  # 50 to 85 percent, not times 100 again
     check_texts_apart(figure)
 
 

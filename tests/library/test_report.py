@@ -2,7 +2,6 @@
 
 import fnmatch
 import html
-import itertools
 import pickle
 import re
 import shutil
@@ -17,7 +16,7 @@ from pages import dom_of
 from attention_dynamics.cli import InputError
 from attention_dynamics.reporting.blocks import pages, update_blocks
 from attention_dynamics.reporting.report import write_report_text
-from attention_dynamics.reporting.results import EXPERIMENTS, read_papers
+from attention_dynamics.reporting.results import EXPERIMENTS
 from attention_dynamics.reporting.sections import mean_drops, papa_findings
 from attention_dynamics.storage.files import read_json, write_json, write_text
 from attention_dynamics.storage.pickles import load_pickle
@@ -70,14 +69,15 @@ def page_text() -> str:
 
 def test_report_shows_the_results_next_to_the_authors(root):
     text = page_text()
-    rows = [(row[0].split()[0], *row[1:3]) for row in rows_of(text) if len(row) > 2]
+    rows = {(row[0].split()[0], *row[1:3]) for row in rows_of(text) if len(row) > 2}
     val = load_pickle("results/translation.pkl")["multi30k", *KEY, "val_acc"]
     low, high = val["agr_unif_interval"]
-    ours = f"{val['agr_unif']:.3f} [{low:.3f}, {high:.3f}]"
-    for row in [("agr_unif", ours, "0.310"), ("best", f"{val['best_perf']:.1f}", "66.3")]:
-        assert row in rows
     # Checkpoints that only one side has are rows too.
-    assert ("8000", "-", "0.753") in rows
+    assert rows >= {
+        ("agr_unif", f"{val['agr_unif']:.3f} [{low:.3f}, {high:.3f}]", "0.310"),
+        ("best", f"{val['best_perf']:.1f}", "66.3"),
+        ("8000", "-", "0.753"),
+    }
     # The best performance next to xi is that of the runs that xi is read from, not the gold run's.
     assert f"their best token accuracy (%) is {max(val['alpha_perfs']):.1f}." in text
     assert f"for a random order ({val['baseline_exact']:.3f})." in text
@@ -91,28 +91,25 @@ def test_report_counts_the_runs_that_learn_to_copy(root):
     assert ["40 of 60", "9 of 10", "0.90 [0.10, 0.90]", "0.875"] in rows_of(text)
     assert "<li>40 of 60: 9 of 10 seeds learn to copy (accuracy at least 0.95 at any" in text
     assert ["40 of 40, 40 of 60", "0.0011"] in rows_of(text)  # of [[1, 9], [9, 1]]
-
-
-def test_report_tells_results_of_the_repository_from_those_made_here(root):
-    titles = titles_of(page_text())
-    for name in ("Furd", "Seeds that learn to copy"):
-        assert titles.count(name) == 1
-        assert titles.count(f"{name} (results that come with the repository)") == 1
+    # Results made here and those of the repository are apart.
+    title = "Seeds that learn to copy"
+    assert {title, f"{title} (results that come with the repository)"} < {*titles_of(text)}
 
 
 def test_mean_drops_averages_the_tasks_of_each_model():
-    def entry(model: str, task: str, drops: dict) -> dict:
-        rows = [{"heads": h, "epoch": "last", "drop": drop} for h, drop in drops.items()]
-        return {"model": model, "task": task, "num_heads": 72, "rows": rows}
-
-    content = {
-        "a": entry("minilm", "cola", {0: 0.0, 36: None, 72: 0.0625}),
-        "b": entry("minilm", "rte", {0: 0.0, 36: 0.5, 72: -0.0004}),
-        "c": entry("minilm", "ner", {0: 0.0, 36: 0.5, 72: 0.0425}),
-        "d": entry("other", "cola", {0: 0.0, 36: 0.25}),
-        "e": entry("twice", "cola", {36: 0.25}),
-        "f": entry("twice", "cola", {36: 0.75}),
-    }
+    drops = [
+        ("minilm", "cola", {0: 0.0, 36: None, 72: 0.0625}),
+        ("minilm", "rte", {0: 0.0, 36: 0.5, 72: -0.0004}),
+        ("minilm", "ner", {0: 0.0, 36: 0.5, 72: 0.0425}),
+        ("other", "cola", {0: 0.0, 36: 0.25}),
+        ("twice", "cola", {36: 0.25}),
+        ("twice", "cola", {36: 0.75}),
+    ]
+    content = {}
+    for model, task, by_heads in drops:
+        rows = [{"heads": heads, "epoch": "last", "drop": by_heads[heads]} for heads in by_heads]
+        one = {"model": model, "task": task, "num_heads": 72, "rows": rows}
+        content[str(len(content))] = one
     rows = [(row["model"], row["heads"], row["tasks"], row["drop"]) for row in mean_drops(content)]
     mean = pytest.approx((0.0625 - 0.0004 + 0.0425) / 3)
     assert rows == [("minilm", 72, 3, mean), ("other", 36, 1, 0.25)]
@@ -130,9 +127,6 @@ def test_report_is_self_contained_and_well_formed(root):
     assert images and all(re.search(r'alt="[^"]+"', image) for image in images)
     ids = re.findall(r' id="(.*?)"', without_frames)
     assert len(ids) == len(set(ids)) and {a[1:] for a in addresses if a[:1] == "#"} <= {*ids}
-    headings = [int(level) for level in re.findall(r"<h([1-6])", without_frames)]
-    assert headings[0] == 1 and headings.count(1) == 1
-    assert max(b - a for a, b in itertools.pairwise(headings)) <= 1  # none is skipped
     assert '<html lang="en">' in text and re.search("<title>[^<]{10,}</title>", text)
     assert text.count("<script") == 1  # the command of a record is text, whatever it contains
     assert "seq2seq.py &lt;script&gt;alert(1)&lt;/script&gt;" in text
@@ -179,9 +173,9 @@ def test_report_script_writes_the_page_and_names_what_it_leaves_out(root):
     assert (root / "report/index.html").read_text() == page_text()
     (root / "papa/results/toy.json").write_text("{")
     process = run_script("report.py", "--out_file", "page.html", cwd=root)
-    assert process.returncode == 1
-    assert process.stderr.splitlines()[0].startswith("note: results papa/results/toy.json is malf")
-    assert process.stderr.splitlines()[1].startswith("report.py: failed: 1 file(s)")
+    note, failed = process.stderr.splitlines()
+    assert process.returncode == 1 and note.startswith("note: results papa/results/toy.json is")
+    assert failed.startswith("report.py: failed: 1 file(s)")
     (root / "empty").mkdir()
     assert_refused(run_script("report.py", cwd=root / "empty"), "go to the root of the repository")
 
@@ -190,9 +184,7 @@ def test_report_without_the_packages_says_how_to_activate_the_environment():
     command = [sys.executable, "-S", str(ROOT / "report.py")]
     process = subprocess.run(command, env={}, capture_output=True, text=True)
     assert process.returncode == 1 and len(process.stderr.splitlines()) == 1
-    assert (
-        "not installed; activate the environment with: source .venv/bin/activate" in process.stderr
-    )
+    assert "activate the environment with: source .venv/bin/activate" in process.stderr
 
 
 def test_report_does_not_scroll_sideways_at_two_widths(root, tmp_path):
@@ -210,13 +202,6 @@ def test_report_does_not_scroll_sideways_at_two_widths(root, tmp_path):
     )
     dom = dom_of((tmp_path / "frames.html").as_uri(), tmp_path / "profile")
     assert sorted(re.search("<title>w([^<]*)", dom)[1].split()) == ["1280:0", "390:0"]
-
-
-def test_papers_gives_a_source_for_each_number():
-    papers = read_papers()
-    for entry in (*papers["runs"], papers["papa"], *papers["experiments"].values()):
-        assert len(entry["source"]) > 20 and "results/" not in entry["source"]
-    assert set(papers["experiments"]) == set(EXPERIMENTS)
 
 
 # --- generated blocks ---
