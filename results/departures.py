@@ -1,4 +1,4 @@
-"""What departures from the published code do to the numbers, measured on outputs that are there.
+"""What departures from the published code do to the numbers, measured on existing outputs.
 
     python results/departures.py --classification classification --datasets Furd SMS
     python results/departures.py --translation translation --published_beta published_beta.pkl
@@ -12,17 +12,18 @@ validation examples.
      8  baseline: the lowest and the highest of the seeds 0 to 9, and the exact expectation
     10  agr_unif: the gold checkpoint chosen on the split that is reported, and on the other one
 
-1, 8 and 10 are read from the logs in the outputs/ of the --classification folder. 5 is read from
-the logs and β^px in the outputs/ of the --translation folder, and from --published_beta: β^px
-trained with the published targets and the same settings. Where that file does not exist it is
-trained on the data in that folder (minutes) and stored; an interrupted training resumes.
+1, 8 and 10 come from the logs in outputs/ of the --classification folder; 5 from the logs and β^px
+in outputs/ of the --translation folder and from --published_beta: β^px with the published targets
+and the same settings. If that file does not exist, it is trained on the data in that folder
+(minutes); an interrupted training resumes.
 
-Prints a table and updates results/departures.json: "measured" is {departure: {dataset: numbers}},
-with facts on the machine and the logs under "made"; the rest of the file stays as it is.
+Prints the numbers and puts them into results/departures.json: "measured" is {departure: {dataset:
+numbers}}, with facts on the machine and the logs under "made"; the rest of the file is unchanged.
 """
 
 import argparse
 import contextlib
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -35,9 +36,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from measure import keep_results, machine_facts, modules_of
 
 from attention_dynamics.analysis.inputs import AnalysisInputs, summarize_inputs
-from attention_dynamics.cli import InputError, count, run_script, script_parser
+from attention_dynamics.cli import InputError, add_options, count, run_script, script_parser
 from attention_dynamics.names import GOLD, METRICS, PERFORMANCES
-from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.runs.embedding_baseline import write_baseline
 from attention_dynamics.runs.outputs import read_output_record
 from attention_dynamics.runs.paths import translation_beta_path
@@ -50,42 +50,20 @@ EMBED_DIM = 256
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
-    parser.add_argument(
-        "--classification",
-        type=Path,
-        metavar="FOLDER",
-        help="directory with the outputs/ of classification (default: skip 1, 8 and 10)",
-    )
-    parser.add_argument(
-        "--datasets",
-        nargs="+",
-        default=["Furd", "SMS"],
-        help="datasets of classification (default: Furd and SMS)",
-    )
-    parser.add_argument(
-        "--translation",
-        type=Path,
-        metavar="FOLDER",
-        help="directory with the outputs/ of translation, and with its data/ if "
-        "--published_beta is trained (default: skip 5)",
-    )
-    parser.add_argument(
-        "--pairs", default="multi30k", help="dataset of translation (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--published_beta",
-        type=Path,
-        metavar="FILE",
-        help="pickle of β^px with the published targets: read if it exists, else trained",
-    )
-    parser.add_argument(
-        "--threads", type=count, default=1, help="CPU threads of training (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path(__file__).with_name("departures.json"),
-        help="results file (default: results/departures.json)",
+    add = parser.add_argument
+    folder = {"type": Path, "metavar": "FOLDER"}
+    outputs = "directory with outputs/ of classification (default: skip 1, 8 and 10)"
+    add("--classification", **folder, help=outputs)
+    datasets = "datasets of classification (default: Furd and SMS)"
+    add("--datasets", nargs="+", default=["Furd", "SMS"], help=datasets)
+    outputs = "directory with outputs/ of translation, and data/ for training (default: skip 5)"
+    add("--translation", **folder, help=outputs)
+    add("--published_beta", type=Path, metavar="FILE", help="pickle of β^px, read or trained")
+    add_options(
+        parser,
+        pairs=(str, "multi30k", "dataset of translation"),
+        threads=(count, 1, "CPU threads of training"),
+        out=(Path, Path(__file__).with_name("departures.json"), "results file"),
     )
     args = parser.parse_args(argv)
     if not args.classification and not args.translation:
@@ -105,7 +83,7 @@ def inside(path: Path) -> Iterator[None]:
             yield
     except (InputError, FileNotFoundError) as error:
         raise InputError(f"{error} (in {path})") from None
-    except (KeyError, ValueError) as error:
+    except KeyError as error:
         raise InputError(f"{path}: outputs without {error}; create them again") from None
 
 
@@ -125,22 +103,11 @@ def classification_effects(dataset: str, threads: int) -> dict:
     negated = replace(measured, logs=replace(logs, arrays=arrays))
     published = summarize_inputs(negated, METRICS[0], "val", accuracy, 0)
     drawn, result = [one["baseline"] for one in results], results[0]
+    low, high, exact = min(drawn), max(drawn), result["baseline_exact"]
     effects = {
-        "1": {
-            "here": result["agr_grad"],
-            "published": published["agr_grad"],
-            "chance": result["baseline_exact"],
-        },
-        "8": {
-            "lowest": min(drawn),
-            "highest": max(drawn),
-            "range": max(drawn) - min(drawn),
-            "exact": result["baseline_exact"],
-        },
-        "10": {
-            "same split": result["agr_unif"],
-            "other split": result["heldout"]["agr_unif"],
-        },
+        "1": {"here": result["agr_grad"], "published": published["agr_grad"], "chance": exact},
+        "8": {"lowest": low, "highest": high, "range": high - low, "exact": exact},
+        "10": {"same split": result["agr_unif"], "other split": result["heldout"]["agr_unif"]},
         "made": facts(measured, threads),
     }
     return {departure: {dataset: numbers} for departure, numbers in effects.items()}
@@ -198,17 +165,6 @@ def translation_effects(dataset: str, published_beta: Path, threads: int) -> dic
     return {"5": {dataset: effects}, "made": {dataset: facts(measured, threads)}}
 
 
-def rows_of(effects: dict, *names: str) -> Iterator[dict]:
-    """A row for each number, named by its keys."""
-    for name, content in effects.items():
-        if isinstance(content, dict):
-            yield from rows_of(content, *names, name)
-        else:
-            departure, dataset, *metric = names
-            statistic = ", ".join([*metric, name])
-            yield {"departure": departure, "dataset": dataset, "of": statistic, "value": content}
-
-
 def main(argv=None) -> None:
     args = parse_args(argv)
     measured = []
@@ -222,8 +178,7 @@ def main(argv=None) -> None:
             measured.append(translation_effects(args.pairs, published_beta, args.threads))
     for effects in measured:
         keep_results(args.out, {"measured": effects})
-        effects.pop("made")
-    print(format_table([row for effects in measured for row in rows_of(effects)]))
+        print(json.dumps(effects, indent=2, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -73,12 +73,10 @@ def test_departures_of_classification(
         "range": max(by_seed) - min(by_seed),
         "exact": result["baseline_exact"],
     }
-    assert found["10"]["Furd"] == {
-        "same split": result["agr_unif"],
-        "other split": other["agr_unif"],
-    }
+    agr_unif = {"same split": result["agr_unif"], "other split": other["agr_unif"]}
+    assert found["10"]["Furd"] == agr_unif
     assert found["made"]["Furd"]["steps"] == 1 + max(logs.iterations("normal_A"))
-    assert f"{max(by_seed):.3f}" in capsys.readouterr().out
+    assert str(max(by_seed)) in capsys.readouterr().out
 
 
 def test_departure_5_of_translation(golden_translation, benchmarks, translation, monkeypatch):
@@ -124,15 +122,9 @@ def test_departure_5_the_trained_targets_are_those_of_the_reference(
     plain_translation.embedding_loss(plain, batch, published_targets=True).backward()
     published = benchmarks.departures.PublishedTargets(train, translation.data.PAD)
     (-ours(published.batch(examples)).sum()).backward()
-    for (name, parameter), other in zip(ours.named_parameters(), plain.parameters(), strict=True):
+    for parameter, other in zip(ours.parameters(), plain.parameters(), strict=True):
         # float32 arithmetic in another order, on sums over some hundred targets.
-        torch.testing.assert_close(
-            parameter.grad,
-            other.grad,
-            rtol=1e-5,
-            atol=1e-4,
-            msg=lambda text, n=name: f"{n}: {text}",
-        )
+        torch.testing.assert_close(parameter.grad, other.grad, rtol=1e-5, atol=1e-4)
 
 
 def test_departures_names_missing_outputs_and_options(golden_translation, benchmarks, capsys):
