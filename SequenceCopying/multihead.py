@@ -14,14 +14,17 @@ from the tuple of head names to the history: a list of dicts of step, acc, loss 
 attn_acc_m1, attn_acc_p1 (the token that the mean over heads attends to most is the one being
 copied, the one after it, the one before it), before the updates of steps 0, 10, ... A .json file
 beside it records the settings. Prints the share of each kind that exceeds 0.95, with a 95% interval
-(Wilson), and Fisher's exact test for every pair of kinds. Draw the learning curves with
-plot_multihead.py.
+(Wilson), and Fisher's exact test for every pair of kinds; and of all heads tried, how many are
+good, bad and neither, and how many learn with one order of the data (data seed) and not with
+another. Draw the learning curves with plot_multihead.py.
 
 If a run is interrupted, the same command resumes it: trials of heads, finished combinations and
 training states are in --folder. A later call with other numbers of heads and samples reuses them.
+--report prints what the heads tried so far are, and writes it to {folder}/multihead.json.
 """
 
 import argparse
+import itertools
 import math
 import re
 import sys
@@ -35,6 +38,7 @@ from histories import fisher_rows, proportion_row, read_output
 from models import Head, MultiheadCopier
 from tqdm import tqdm
 from training import (
+    DATA_SEEDS,
     GOOD,
     TRIAL_EVERY,
     TRIAL_MEASURES,
@@ -53,7 +57,7 @@ from attention_dynamics.cli import InputError, RunError, count, run_script, scri
 from attention_dynamics.device import add_device_options, peak_memory_mb, setup_device
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.runs.outputs import load_state, output, save_state
-from attention_dynamics.runs.records import differences, locked
+from attention_dynamics.runs.records import differences, locked, provenance
 from attention_dynamics.storage.files import check_writable, read_json, write_json
 
 KINDS = ("bad", "good", "random")  # in the order of the output
@@ -95,6 +99,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         help="directory of trials and finished combinations (default: %(default)s)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace a finished output")
+    parser.add_argument("--report", action="store_true", help="only report on the heads tried")
     add_jobs_option(add_device_options(parser))
     args = parser.parse_args(argv)
     possible = {
@@ -171,6 +176,38 @@ def find_heads(args: argparse.Namespace, settings: TrialSettings, device: str, j
     if wanted():
         raise RunError(f"not enough heads in --max_candidates {args.max_candidates}")
     return found
+
+
+def report_heads(folder: Path, settings: TrialSettings) -> dict:
+    """Print and return what the heads tried so far are.
+
+    "heads" has the share of each kind among those decided, and the share of those tried with
+    several orders of the data that learn with one and not with another. "orders" has a row for each
+    of the latter: a trial ends when its accuracy exceeds GOOD, so the final one says if it learned.
+    """
+    paths = [path for path in (folder / "candidates").glob("*") if path.name.isdigit()]
+    paths.sort(key=lambda path: int(path.name))
+    tried = {path.name: load_state(path, asdict(settings)) for path in paths}
+    kinds = [kind for trials in tried.values() if (kind := classify_head(trials))]
+    orders = []
+    for name, trials in tried.items():
+        if len(trials) > 1:
+            row = {"head": int(name), "orders": len(trials), "learns": sum(map(is_good, trials))}
+            for order, trial in itertools.zip_longest(DATA_SEEDS, trials):
+                row[f"acc, order {order}"] = trial and trial[-1]["acc"]
+            orders.append(row)
+    names = {"good": "good", "bad": "bad", "neither": "dropped"}
+    outcomes = {name: [one == kind for one in kinds] for name, kind in names.items()}
+    differ = [0 < row["learns"] < row["orders"] for row in orders]
+    outcomes["learn with one order, not with another"] = differ
+    rows = [proportion_row(name, "heads", of) for name, of in outcomes.items() if of]
+    if not rows:
+        raise InputError(f"{folder} holds no head that has been tried; run multihead.py first")
+    undecided = len(tried) - len(kinds)
+    print(f"heads tried: {len(tried)}, of which {undecided} undecided")
+    for table in filter(None, (rows, orders)):
+        print(format_table(table))
+    return {"heads": rows, "orders": orders, "undecided": undecided}
 
 
 def choose_combinations(args: argparse.Namespace, heads: dict[str, list[str]]) -> list[list[Names]]:
@@ -263,6 +300,11 @@ def main(argv=None) -> None:
     started = time.perf_counter()
     device = setup_device(args.device, args.threads).type
     settings = TrialSettings(**{f.name: getattr(args, f.name) for f in fields(TrialSettings)})
+    if args.report:
+        results = report_heads(args.folder, settings)
+        record = {"settings": asdict(settings), **provenance(), "results": results}
+        write_json(args.folder / "multihead.json", record)
+        return
     path = output_path(args.num_heads)
     check_writable(path, args.folder)
     numbers = ("num_good", "num_bad", "num_random", "num_samples", "num_heads")
@@ -282,6 +324,7 @@ def main(argv=None) -> None:
             results = {
                 "shares": rows,
                 "fisher": tests,
+                **report_heads(args.folder, settings),
                 "seconds": time.perf_counter() - started,
                 "peak_memory_mb": peak_memory_mb(),
                 "device": device,

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attention_dynamics.cli import InputError, RunError
-from attention_dynamics.runs.outputs import load_state
+from attention_dynamics.runs.outputs import load_state, save_state
 from attention_dynamics.storage.files import read_json, sha256, write_pickle
 from attention_dynamics.storage.pickles import load_pickle
 
@@ -117,6 +117,30 @@ def test_multihead_writes_histories_and_their_record(multihead, monkeypatch):
     for options in ([], ["--overwrite"]):
         multihead.main([*OPTIONS, *options])
         assert sha256(OUTPUT) == first
+
+
+def test_multihead_reports_on_the_heads_tried(multihead, capsys):
+    """Finished and interrupted, by the files that an earlier version saved: acc and loss only."""
+    results = read_json("re_2headcomb.json")["results"]
+    kinds = {row["setting"]: row["heads"] for row in results["heads"]}
+    assert kinds["good"] >= 3 <= kinds["bad"] and results["heads"][0]["of"] == sum(
+        kinds[kind] for kind in ("good", "bad", "neither")
+    )
+    trials = {0: (1, 1, 1), 1: (0, 0, 0), 2: (1, 0), 3: (0, 1), 4: (1, 1)}
+    folder = Path("interrupted")
+    for number, accuracies in trials.items():
+        saved = [[{"acc": 0.0, "loss": 4.0}, {"acc": acc, "loss": 1.0}] for acc in accuracies]
+        save_state(folder / f"candidates/{number}", SETTINGS, saved)
+    write_pickle(folder / "candidates/5,0.state", {})
+    multihead.main([*OPTIONS, "--folder", "interrupted", "--report"])
+    results = read_json(folder / "multihead.json")["results"]
+    counts = [(row["heads"], row["of"]) for row in results["heads"]]
+    assert counts == [(1, 4), (1, 4), (2, 4), (2, 5)] and results["undecided"] == 1
+    assert results["heads"][0]["low"] == pytest.approx(0.0456, abs=1e-4)  # Wilson, 1 of 4
+    assert [*results["orders"][2].values()] == [2, 2, 1, 1, 0, None]
+    assert "heads tried: 5, of which 1 undecided" in capsys.readouterr().out
+    with pytest.raises(InputError, match="nowhere holds no head that has been tried"):
+        multihead.main([*OPTIONS, "--folder", "nowhere", "--report"])
 
 
 def test_multihead_resumes_where_it_was_interrupted(multihead, copying, monkeypatch):
