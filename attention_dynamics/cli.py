@@ -72,6 +72,11 @@ def check_library() -> None:
         )
 
 
+def note(text: str) -> None:
+    """Print a note on stderr, where it is not mistaken for output."""
+    print(f"note: {text}", file=sys.stderr)
+
+
 def terminate(*_) -> None:
     """The handler of SIGTERM: raise Terminated; a second SIGTERM (SLURM sends two) is ignored."""
     if not isinstance(sys.exc_info()[1], Terminated):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attention_dynamics.cli import InputError
+from attention_dynamics.cli import InputError, note
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.runs.records import locked
 from attention_dynamics.storage import hub
@@ -153,7 +153,7 @@ def print_summary(
     print(format_table(splits, digits=1))
     print()
     print(format_table([{"": name, dataset: value} for name, value in totals.items()]))
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+    for one in notes:
+        note(one)
     for warning in warnings:
         print(f"WARNING: {warning}", file=sys.stderr)

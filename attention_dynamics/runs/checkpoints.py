@@ -2,7 +2,6 @@
 
 import argparse
 import io
-import sys
 import warnings
 import zipfile
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import BinaryIO
 import torch
 from torch import nn
 
-from attention_dynamics.cli import InputError, add_options, count, step_list
+from attention_dynamics.cli import InputError, add_options, count, note, step_list
 from attention_dynamics.device import add_device_options
 from attention_dynamics.storage.files import atomic_write, opened
 
@@ -22,12 +21,11 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
         "--uniform", action="store_true", help="uniform attention (the run that gives β^uf)"
     )
     every = "steps between checkpoints; the paper's grid: 250, in translation 2000"
-    custom = "additional checkpoint steps, such as 0,10,50"
     add_options(
         parser,
         config=(str, "configs/model.json", "model config"),
         save_every=(count, 250, every),
-        custom_saves=(step_list, None, custom),
+        custom_saves=(step_list, None, "additional checkpoint steps, such as 0,10,50"),
     )
     parser.add_argument("--overwrite", action="store_true", help="retrain a run from the start")
     add_device_options(parser)
@@ -41,17 +39,20 @@ def steps_to_save(steps: int, save_every: int, custom_saves: list[int] | None) -
     custom = set(custom_saves or [])
     if beyond := sorted(step for step in custom if step >= steps):
         named = ",".join(map(str, beyond))
-        print(
-            f"note: --custom_saves {named} lie beyond the last step, {steps - 1}", file=sys.stderr
-        )
+        note(f"--custom_saves {named} lie beyond the last step, {steps - 1}")
     return sorted({*range(0, steps, save_every), steps - 1, *custom} - {*beyond})
 
 
 def save_checkpoint(path: Path, model: nn.Module) -> None:
     """Write the plain ``state_dict`` of ``model``, tensors on the CPU, atomically."""
     state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    write_tensors(path, state)
+
+
+def write_tensors(path: Path, content: object) -> None:
+    """Write plain containers, numbers and tensors atomically, for :func:`read_tensors`."""
     buffer = io.BytesIO()  # torch would turn a full disk into a RuntimeError of its own
-    torch.save(state, buffer)
+    torch.save(content, buffer)
     with atomic_write(path) as stream:
         stream.write(buffer.getbuffer())
 
@@ -68,14 +69,17 @@ def load_checkpoint(path: Path, model: nn.Module) -> None:
     state = read_tensors(path, "checkpoint", corrupt)
     if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
         raise InputError(f"checkpoint {path} is not a state_dict of tensors")
-    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
-    found = {name: tuple(value.shape) for name, value in state.items()}
-    for name in [*expected, *found]:
-        if expected.get(name) != found.get(name):
+    shapes = [
+        {name: tuple(value.shape) for name, value in one.items()}
+        for one in (state, model.state_dict())
+    ]
+    for name in {**shapes[1], **shapes[0]}:
+        found, expected = (one.get(name, "absent") for one in shapes)
+        if found != expected:
             raise InputError(
-                f"checkpoint {path} does not fit the model: {name} is "
-                f"{found.get(name, 'absent')} in the file, {expected.get(name, 'absent')} in the "
-                "model that config and data describe; use the config and data it was trained with"
+                f"checkpoint {path} does not fit the model: {name} is {found} in the file, "
+                f"{expected} in the model that config and data describe; use the config and data "
+                "it was trained with"
             )
     model.load_state_dict(state)
 

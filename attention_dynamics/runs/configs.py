@@ -9,11 +9,10 @@ import difflib
 import os
 import re
 import string
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from attention_dynamics.cli import InputError
+from attention_dynamics.cli import InputError, note
 from attention_dynamics.names import GOLD, PAPER_SEEDS, PAPER_UNIFORM_SEED, UNIFORM
 from attention_dynamics.runs.paths import log_config_path, run_folder
 from attention_dynamics.runs.records import read_run
@@ -29,12 +28,8 @@ def read_config(path: str | os.PathLike, required: tuple[str, ...]) -> dict:
     Raises InputError that names what is missing or wrong.
     """
     config = read_json(path, "config")
-    if not isinstance(config, dict):
+    if not isinstance(config, dict) or not config.keys() >= set(required):
         raise InputError(f"config {path} must be a JSON object with the keys {', '.join(required)}")
-    if missing := [key for key in required if key not in config]:
-        raise InputError(
-            f"config {path} lacks {', '.join(missing)}; it needs {', '.join(required)}"
-        )
     for key in required:
         number, expected = config[key], "a positive integer (at most 1e6)"
         valid = type(number) is int and 1 <= number <= 10**6
@@ -71,15 +66,13 @@ def read_log_config(path: str | os.PathLike) -> list[dict]:
             if type(value) is not kind or (kind is int and value < 0):
                 expected = "a non-negative int" if kind is int else kind.__name__
                 raise InputError(f"{where}: {key} must be {expected}, not {value!r}")
-        name, run = entry["name"], (entry["seed"], entry["uniform"])
-        if runs.setdefault(name, run) != run:
-            raise InputError(
-                f"{where}: the run {name!r} has (seed, uniform) = {run}, but {runs[name]} in an "
-                "earlier entry: a name stands for one run"
-            )
-        if (name, entry["iteration"]) in checkpoints:
-            raise InputError(f"{where} lists {name} iteration {entry['iteration']} twice")
-        checkpoints.add((name, entry["iteration"]))
+        name, iteration = entry["name"], entry["iteration"]
+        run = {key: entry[key] for key in ("seed", "uniform")}
+        if (earlier := runs.setdefault(name, run)) != run:
+            raise InputError(f"{where}: {name} has {run}, but {earlier} in an earlier entry")
+        if (name, iteration) in checkpoints:
+            raise InputError(f"{where} lists {name} iteration {iteration} twice")
+        checkpoints.add((name, iteration))
     return entries
 
 
@@ -117,33 +110,28 @@ def make_log_config(dataset: str, config: dict, with_grad: bool, overwrite: bool
     path = log_config_path(dataset)
     runs = _finished_runs(dataset, config)
     names = _name_runs(dataset, [*runs])
-    iterations = sorted(set.intersection(*(runs[run] for run in names.values())))
-    if not iterations:
+    iterations = [runs[run] for run in names.values()]
+    common = sorted(set.intersection(*iterations))
+    if not common:
         raise InputError(
             f"the finished runs of {dataset} in models/ have no checkpoint in common: train them "
             "with the same --save_every and --custom_saves"
         )
     entries = []
-    for name, run in names.items():
-        if left_out := len(set().union(*(runs[other] for other in names.values())) - runs[run]):
-            _note(
-                f"{name} (seed {run[0]}) lacks {left_out} checkpoint(s) that other runs have; "
-                "they are left out"
-            )
+    for name, (seed, uniform) in names.items():
+        if lacking := set.union(*iterations) - runs[seed, uniform]:
+            lacks = f"{name} (seed {seed}) lacks {len(lacking)} checkpoint(s) that other runs have"
+            note(f"{lacks}; they are left out")
         grad = {"calculate_grad": name == GOLD} if with_grad else {}
-        described = {"seed": run[0], "uniform": run[1], **grad}
-        entries += [{"name": name, "iteration": t, **described} for t in iterations]
+        described = {"seed": seed, "uniform": uniform, **grad}
+        entries += [{"name": name, "iteration": t, **described} for t in common]
     if path.exists() and not overwrite and read_json(path, "log config") != entries:
         raise InputError(
             f"{path} exists and lists other checkpoints: leave --make_log_config away to use it, "
             "or replace it with --overwrite"
         )
     write_json(path, entries)
-    print(f"{path}: {len(iterations)} checkpoint(s) of each of {', '.join(names)}")
-
-
-def _note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr)
+    print(f"{path}: {len(common)} checkpoint(s) of each of {', '.join(names)}")
 
 
 def _finished_runs(dataset: str, config: dict) -> dict[tuple[int, bool], set[int]]:
@@ -156,7 +144,7 @@ def _finished_runs(dataset: str, config: dict) -> dict[tuple[int, bool], set[int
             continue  # of another config
         record = read_run(folder)
         if record and not record.get("finished"):
-            _note(f"{folder} is not finished: left out")
+            note(f"{folder} is not finished: left out")
             continue
         steps = [re.fullmatch(r"model(\d+)", path.name) for path in folder.iterdir()]
         runs[run] = {int(step[1]) for step in steps if step}
@@ -169,14 +157,11 @@ def _name_runs(dataset: str, runs: list[tuple[int, bool]]) -> dict[str, tuple[in
     Raises InputError when there is no uniform run, or fewer than two normal ones.
     """
 
-    def order(run: tuple[int, bool]) -> tuple:
-        seed, uniform = run
-        paper = (PAPER_UNIFORM_SEED,) if uniform else PAPER_SEEDS
-        return paper.index(seed) if seed in paper else len(paper), seed
+    def ordered(uniform: bool, paper: tuple[int, ...]) -> list[tuple[int, bool]]:
+        seeds = sorted(seed for seed, kind in runs if kind == uniform)
+        return [(seed, uniform) for seed in sorted(seeds, key=lambda s: [s != p for p in paper])]
 
-    runs = sorted(runs, key=order)
-    normal = [run for run in runs if not run[1]]
-    uniform = [run for run in runs if run[1]]
+    normal, uniform = ordered(False, PAPER_SEEDS), ordered(True, (PAPER_UNIFORM_SEED,))
     if len(normal) < 2 or not uniform:
         raise InputError(
             f"models/{dataset} holds {len(normal)} finished normal run(s) and {len(uniform)} "
@@ -184,8 +169,6 @@ def _name_runs(dataset: str, runs: list[tuple[int, bool]]) -> dict[str, tuple[in
             f"DATASETS={dataset} bash train_runs.sh"
         )
     for seed, _ in uniform[1:]:
-        _note(f"a second uniform run, of seed {seed}, is left out")
-    names = dict(
-        zip((f"normal_{letter}" for letter in string.ascii_uppercase), normal, strict=False)
-    )
-    return {**names, UNIFORM: uniform[0]}
+        note(f"a second uniform run, of seed {seed}, is left out")
+    letters = zip(string.ascii_uppercase, normal, strict=False)
+    return {**{f"normal_{letter}": run for letter, run in letters}, UNIFORM: uniform[0]}

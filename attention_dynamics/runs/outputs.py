@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import io
 import json
 import pickle
 import shutil
@@ -10,10 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-
 from attention_dynamics.cli import InputError
-from attention_dynamics.runs.checkpoints import read_tensors
+from attention_dynamics.runs.checkpoints import read_tensors, write_tensors
 from attention_dynamics.runs.records import check_same_settings, differences, locked, provenance
 from attention_dynamics.storage.files import atomic_write, read_json, sha256, write_json
 
@@ -116,10 +113,7 @@ def read_output_record(path: Path) -> dict:
 
 def save_state(path: Path, settings: dict, content: object) -> None:
     """Write ``content`` (plain containers, numbers, tensors) and its ``settings`` atomically."""
-    buffer = io.BytesIO()  # torch would turn a full disk into a RuntimeError of its own
-    torch.save({"settings": _text_of(settings), "content": content}, buffer)
-    with atomic_write(path) as stream:
-        stream.write(buffer.getbuffer())
+    write_tensors(path, {"settings": _text_of(settings), "content": content})
 
 
 def load_state(path: Path, settings: dict) -> object | None:

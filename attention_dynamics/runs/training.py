@@ -139,8 +139,7 @@ class Training:
                 self.write()
 
     def check_finite(self, loss: torch.Tensor, examples: np.ndarray | None = None) -> torch.Tensor:
-        """Return ``loss`` (), after a check that it is finite; RunError, which names ``examples``,
-        if not.
+        """Return ``loss`` (); RunError, which names ``examples``, if it is not finite.
 
         On a GPU the check waits for the next state or checkpoint, so that no step is synchronized.
         """
@@ -152,7 +151,6 @@ class Training:
 
     def save_checkpoint(self, path: Path) -> None:
         """Write a checkpoint of the model; RunError if a loss or weight is not finite."""
-        self._check_losses()
         self._check_weights()
         save_checkpoint(path, self.model)
         self.checkpoint = str(path)
@@ -164,6 +162,7 @@ class Training:
                 raise self._diverged(f"the loss of step {step} is {value}", examples)
 
     def _check_weights(self) -> None:
+        self._check_losses()
         if not all(bool(weights.isfinite().all()) for weights in self.model.state_dict().values()):
             what = f"the weights are not finite after the update of step {self.step - 1}"
             raise self._diverged(what, self._examples)
@@ -171,16 +170,15 @@ class Training:
     def _diverged(self, what: str, examples: np.ndarray | None) -> RunError:
         if examples is not None:
             what += f" (training examples {', '.join(map(str, examples))})"
-        last = "no checkpoint has been written"
-        if self.checkpoint is not None:
-            last = f"the last good checkpoint is {self.checkpoint}"
+        last = f"the last good checkpoint is {self.checkpoint}"
+        if self.checkpoint is None:
+            last = "no checkpoint has been written"
         return RunError(f"{what}: training has diverged; {last}")
 
     def write(self) -> None:
         """Write the state, if it has a path; RunError if a loss or weight is not finite."""
         if self.path is None:
             return
-        self._check_losses()
         self._check_weights()
         begun = time.perf_counter()
         state = {
