@@ -19,6 +19,7 @@ The published layout (``{"metas": ..., "data": [example, ...]}``, each example a
 """
 
 import os
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -105,8 +106,10 @@ def save_logs(path: str | os.PathLike, logs: Logs) -> None:
 def logs_content(logs: Logs) -> dict:
     """The content of a pickle of the logs in the format above."""
 
-    def as_dict(ragged: Ragged) -> dict:
-        return {"values": ragged.values.astype(np.int32), "offsets": ragged.offsets}
+    def plain(side: Ragged | np.ndarray) -> dict | np.ndarray:
+        if not isinstance(side, Ragged):
+            return side.astype(np.int64)
+        return {"values": side.values.astype(np.int32), "offsets": side.offsets}
 
     return {
         "format": FORMAT,
@@ -115,8 +118,8 @@ def logs_content(logs: Logs) -> dict:
         "metas": dict(logs.metas),
         "splits": dict(logs.splits),
         "index": logs.index.astype(np.int64),
-        "src": as_dict(logs.src),
-        "trg": as_dict(logs.trg) if isinstance(logs.trg, Ragged) else logs.trg.astype(np.int64),
+        "src": plain(logs.src),
+        "trg": plain(logs.trg),
         "arrays": logs.arrays,
     }
 
@@ -137,25 +140,23 @@ def load_logs(path: str | os.PathLike) -> Logs:
     Raises InputError when the file is missing, corrupt, of another kind or of a newer version.
     """
     content = load_pickle(path, "logs")
+    if not isinstance(content, dict) or (content.get("format") != FORMAT and "data" not in content):
+        raise InputError(f"{path} does not hold the logs of eval_dump.py")
+    if content.get("version", VERSION) != VERSION:
+        raise InputError(
+            f"logs {path} are of version {content['version']!r}, this code reads {VERSION}: "
+            "dump them again with eval_dump.py"
+        )
     try:
-        if not isinstance(content, dict) or not (
-            content.get("format") == FORMAT or {"metas", "data"} <= content.keys()
-        ):
-            raise InputError(f"{path} does not hold the logs of eval_dump.py")
-        if content.get("version", VERSION) != VERSION:
-            raise InputError(
-                f"logs {path} are of version {content['version']!r}, this code reads {VERSION}: "
-                "dump them again with eval_dump.py"
-            )
         if "data" in content:
             logs = _read_published(Path(path).name.removesuffix("_logs.pkl"), **content)
         else:
-            trg = content["trg"]
-            logs = Logs(
-                src=Ragged(**content["src"]),
-                trg=Ragged(**trg) if isinstance(trg, dict) else trg,
-                **{key: content[key] for key in ("dataset", "splits", "index", "metas", "arrays")},
+            src, trg = (
+                Ragged(**v) if isinstance(v := content[side], dict) else v
+                for side in ("src", "trg")
             )
+            keys = ("splits", "index", "metas", "arrays")
+            logs = Logs(content["dataset"], src, trg, *(content[key] for key in keys))
         logs.metas = {key: float(value) for key, value in logs.metas.items()}
         _check(logs)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
@@ -188,28 +189,25 @@ def _read_published(dataset: str, metas: dict, data: list) -> Logs:
     keys = [key for key in data[0] if isinstance(key, tuple)]
     alphas = [key for key in keys if key[2] == "alpha"]
     sample: dict[str, list] = {"val": [], "train": []}
-    numbers = {"val": 0, "train": 0}
+    numbers = Counter()
     for example in data:
+        split = example["split"]
         if all(example.get(key) is not None for key in alphas):
-            sample[example["split"]].append((numbers[example["split"]], example))
-        numbers[example["split"]] += 1
-    index, kept = zip(*sample["val"], *sample["train"], strict=True)
-    trg = [example["trg"] for example in kept]
-    logs = Logs(
-        dataset=dataset,
-        src=Ragged.from_rows([example["src"] for example in kept]),
-        trg=Ragged.from_rows(trg) if isinstance(trg[0], list | tuple) else np.array(trg, int),
-        splits={split: len(examples) for split, examples in sample.items()},
-        index=np.array(index, dtype=np.int64),
-        metas=metas,
-    )
+            sample[split].append((numbers[split], example))
+        numbers[split] += 1
+    index, examples = zip(*sample["val"], *sample["train"], strict=True)
+    src, trg = ([example[side] for example in examples] for side in ("src", "trg"))
+    trg = Ragged.from_rows(trg) if isinstance(trg[0], list | tuple) else np.array(trg, int)
+    splits = {split: len(part) for split, part in sample.items()}
+    logs = Logs(dataset, Ragged.from_rows(src), trg, splits, np.array(index, np.int64), metas)
     sizes = np.diff(_example_offsets(logs)).tolist()
     for key in keys:
-        rows = [example.get(key) for example in kept]
         # Δ that was not dumped is an empty list, and None in one of the splits.
         rows = [
-            np.full(size, np.nan) if row is None or len(row) == 0 else np.ravel(row)
-            for row, size in zip(rows, sizes, strict=True)
+            np.full(size, np.nan)
+            if (row := example.get(key)) is None or len(row) == 0
+            else np.ravel(row)
+            for example, size in zip(examples, sizes, strict=True)
         ]
         if [len(row) for row in rows] != sizes:
             raise ValueError(f"the scores of {key} do not fit the examples")

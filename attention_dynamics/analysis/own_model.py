@@ -51,15 +51,11 @@ def create_logs(
     for number, ids in enumerate(src):
         if len(ids) == 0:
             raise InputError(f"logs of {dataset}: example {number} has no source tokens")
-    num_train = len(src) - num_val
-    is_label = np.ndim(trg[0]) == 0
-    return Logs(
-        dataset=dataset,
-        src=Ragged.from_rows([np.asarray(ids, dtype=np.int64) for ids in src]),
-        trg=np.asarray(trg, dtype=np.int64) if is_label else Ragged.from_rows(list(trg)),
-        splits={"val": num_val, "train": num_train},
-        index=np.asarray([*range(num_val), *range(num_train)] if index is None else index),
-    )
+    splits = {"val": num_val, "train": len(src) - num_val}
+    if index is None:
+        index = np.concatenate([np.arange(size) for size in splits.values()])
+    targets = np.asarray(trg) if np.ndim(trg[0]) == 0 else Ragged.from_rows(list(trg))
+    return Logs(dataset, Ragged.from_rows(list(src)), targets, splits, np.asarray(index))
 
 
 def add_checkpoint(
@@ -86,25 +82,26 @@ def add_checkpoint(
     Raises InputError when scores do not fit the examples, are not finite, when a row of alpha does
     not sum to 1, or when the checkpoint was added before.
     """
-    where = f"{run} at iteration {iteration}"
+    where = f"logs of {logs.dataset}: {run} at iteration {iteration}"
     if (run, iteration, "alpha") in logs.arrays:
-        raise InputError(f"logs of {logs.dataset}: {where} was added before")
+        raise InputError(f"{where} was added before")
+    given = {"alpha": alpha, "beta": beta, "grad": grad}
     arrays = {
-        kind: _flat(logs, scores, f"{kind} of {where}")
-        for kind, scores in (("alpha", alpha), ("beta", beta), ("grad", grad))
+        kind: _flat(logs, scores, f"{where}: {kind}")
+        for kind, scores in given.items()
         if scores is not None
     }
     if wrong := wrong_sum(logs, arrays["alpha"]):
+        row, total = wrong
         raise InputError(
-            f"logs of {logs.dataset}: alpha of {where} sums to {wrong[1]:.6f} in example "
-            f"{logs.row_example[wrong[0]]} (expected 1); leave padding out of the softmax"
+            f"{where}: alpha sums to {total:.6f} in example {logs.row_example[row]} (expected 1); "
+            "leave padding out of the softmax"
         )
-    for kind, values in arrays.items():
-        logs.arrays[run, iteration, kind] = values
     for name, value in performances.items():
         if not np.isfinite(value):
-            raise InputError(f"logs of {logs.dataset}: {name} of {where} is {value}")
+            raise InputError(f"{where}: {name} is {value}")
         logs.metas[run, iteration, name] = float(value)
+    logs.arrays |= {(run, iteration, kind): values for kind, values in arrays.items()}
 
 
 def save(logs: Logs, path: Path | None = None) -> Path:
@@ -125,20 +122,18 @@ def save(logs: Logs, path: Path | None = None) -> Path:
 
 def _flat(logs: Logs, scores: Scores, what: str) -> np.ndarray:
     """``(scores,)`` float32, checked against the examples of the logs."""
-    what = f"logs of {logs.dataset}: {what}"
     if not (isinstance(scores, np.ndarray) and scores.ndim == 1 and scores.dtype.kind == "f"):
-        if len(scores) != len(logs.src):
+        shapes = [(int(n),) for n in logs.src.lengths]
+        if isinstance(logs.trg, Ragged):
+            shapes = [(int(n) - 1, *s) for n, s in zip(logs.trg.lengths, shapes, strict=True)]
+        if len(scores) != len(shapes):
             raise InputError(
-                f"{what} has {len(scores)} arrays (expected one for each of the {len(logs.src)} "
-                "examples)"
+                f"{what} has {len(scores)} arrays (expected {len(shapes)}, as examples)"
             )
-        for number, values in enumerate(scores):
-            expected = (int(logs.src.lengths[number]),)
-            if isinstance(logs.trg, Ragged):
-                expected = (int(logs.trg.lengths[number]) - 1, *expected)
-            if np.shape(values) != expected:
+        for number, (values, shape) in enumerate(zip(scores, shapes, strict=True)):
+            if np.shape(values) != shape:
                 raise InputError(
-                    f"{what} of example {number} has shape {np.shape(values)} (expected {expected})"
+                    f"{what} of example {number} has shape {np.shape(values)} (expected {shape})"
                 )
         scores = np.concatenate([np.ravel(values) for values in scores])
     if len(scores) != logs.num_scores:

@@ -44,11 +44,11 @@ def test_add_checkpoint_accepts_target_matrices():
     ("change", "message"),
     [
         ({"alpha": [ALPHA[0] * 1.01, *ALPHA[1:]]}, "sums to 1.010000 in example 0"),
-        ({"beta": [BETA[0][:2], *BETA[1:]]}, r"beta of .* example 0 has shape \(2,\)"),
+        ({"beta": [BETA[0][:2], *BETA[1:]]}, r"beta of example 0 has shape \(2,\)"),
         ({"beta": BETA[:2]}, "has 2 arrays"),
         ({"beta": [*BETA[:2], np.array([0.1, np.nan])]}, "holds NaN"),
         ({"grad": np.zeros(4, np.float32)}, "has 4 values"),
-        ({"test_acc": float("nan")}, "test_acc of .* is nan"),
+        ({"test_acc": float("nan")}, "test_acc is nan"),
         ({"iteration": 0}, "was added before"),
     ],
 )
