@@ -104,8 +104,8 @@ def add_checkpoint(
     logs.arrays |= {(run, iteration, kind): values for kind, values in arrays.items()}
 
 
-def save(logs: Logs, path: Path | None = None) -> Path:
-    """Write the logs to outputs/{dataset}_logs.pkl, or to ``path``; returns the path.
+def save(logs: Logs) -> Path:
+    """Write the logs to outputs/{dataset}_logs.pkl; returns the path.
 
     Raises InputError when a run has no iteration 0.
     """
@@ -115,7 +115,7 @@ def save(logs: Logs, path: Path | None = None) -> Path:
                 f"logs of {logs.dataset}: {run} has no iteration 0 (expected the untrained model "
                 f"first, got {logs.iterations(run)[:3]})"
             )
-    path = logs_path(logs.dataset) if path is None else Path(path)
+    path = logs_path(logs.dataset)
     save_logs(path, logs)
     return path
 

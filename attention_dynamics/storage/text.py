@@ -11,10 +11,7 @@ from typing import BinaryIO
 from attention_dynamics.cli import InputError
 from attention_dynamics.storage.files import encoding_error, parse_json
 
-# The longest line and csv field. The limit of the csv module, 128 KB, is shorter than some reviews;
-# a longer line means that the file is not text.
-LONGEST = 1 << 26
-csv.field_size_limit(LONGEST)
+csv.field_size_limit(1 << 31)  # the default, 128 KB, is shorter than some reviews
 
 
 def has_lone_surrogate(text: str) -> bool:
@@ -28,15 +25,10 @@ def text_lines(stream: BinaryIO, where: str) -> Iterator[str]:
     Only ``\\n`` ends a line: texts hold form feeds and Unicode separators. A byte-order mark may
     start any line, since files with one get concatenated.
 
-    Raises InputError, which names ``where`` and the line, for other encodings and for a line longer
-    than ``LONGEST``.
+    Raises InputError, which names ``where`` and the line, for other encodings.
     """
     start = 0
-    for number, line in enumerate(iter(lambda: stream.readline(LONGEST), b""), 1):
-        if len(line) == LONGEST:
-            raise InputError(
-                f"{where} line {number} is longer than {LONGEST:,} bytes: it is not text"
-            )
+    for number, line in enumerate(stream, 1):
         try:
             text = line.decode()
         except UnicodeDecodeError as error:

@@ -102,8 +102,8 @@ def test_word_vectors_that_ask_for_code(small_set):
     [
         (["--steps", "0"], "--steps: must be from 1 to"),
         (["--save_every", "0"], "--save_every: must be from 1 to"),
-        (["--custom_saves", "1,x"], "steps look like 0,10,50"),
-        (["--custom_saves=-5"], "cannot be negative"),
+        (["--custom_saves", "1,x"], "must be from 0 to 1000000000, not x"),
+        (["--custom_saves=-5"], "must be from 0 to 1000000000, not -5"),
         (["--seed", "-1"], "--seed: must be from 0 to"),
         (["--device", "tpu"], "invalid choice"),
         (["--threads", "0"], "--threads: must be from 1 to"),
