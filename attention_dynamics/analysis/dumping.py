@@ -32,20 +32,12 @@ ScoreCheckpoint = Callable[[dict, Path], dict]
 def add_dump_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that ``eval_dump.py`` has in every folder."""
     add_options(parser, config=(str, DEFAULT_CONFIG, "model config"))
-    parser.add_argument(
-        "--layout",
-        choices=["ours", "published"],
-        default="ours",
-        help="layout of the output (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--make_log_config",
-        action="store_true",
-        help="first write the log config, from the finished runs in models/",
-    )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace an output that is up to date"
-    )
+    layout = "layout of the output (default: %(default)s)"
+    parser.add_argument("--layout", choices=["ours", "published"], default="ours", help=layout)
+    make = "first write the log config, from the finished runs in models/"
+    parser.add_argument("--make_log_config", action="store_true", help=make)
+    overwrite = "replace an output that is up to date"
+    parser.add_argument("--overwrite", action="store_true", help=overwrite)
     add_device_options(parser)
 
 
@@ -79,17 +71,14 @@ def checkpoint_paths(
     another ``checksum``, or if checkpoints are missing, with the command that makes each run with
     these only.
     """
-    runs: dict[str, list[dict]] = {}
-    for entry in entries:
-        runs.setdefault(entry["name"], []).append(entry)
-    paths, number, lacking = {}, 0, []
-    for name, of_run in runs.items():
+    number, lacking = 0, []
+    for name in dict.fromkeys(entry["name"] for entry in entries):
+        of_run = [entry for entry in entries if entry["name"] == name]
         seed, uniform = of_run[0]["seed"], of_run[0]["uniform"]
         folder = run_folder(args.dataset, config, seed, uniform)
         check_trained_on(folder, checksum)
         iterations = [entry["iteration"] for entry in of_run]
-        paths |= {(name, t): checkpoint_path(folder, t) for t in iterations}
-        if missing := [str(t) for t in iterations if not paths[name, t].exists()]:
+        if missing := [str(t) for t in iterations if not checkpoint_path(folder, t).exists()]:
             steps, length = length_of(max(iterations))
             number += len(missing)
             lacking.append(
@@ -107,7 +96,8 @@ def checkpoint_paths(
             f"the existing ones: python eval_dump.py --dataset {args.dataset} --make_log_config "
             f"--overwrite): {lacking[0]}{more if len(lacking) > 1 else ''}"
         )
-    return [paths[entry["name"], entry["iteration"]] for entry in entries]
+    folders = (run_folder(args.dataset, config, e["seed"], e["uniform"]) for e in entries)
+    return [checkpoint_path(f, e["iteration"]) for f, e in zip(folders, entries, strict=True)]
 
 
 def dump_checkpoints(

@@ -80,8 +80,8 @@ def summarize_inputs(
             f"the logs of {logs.dataset} hold no {split} examples: dump them again with "
             "eval_dump.py --include_train_subset"
         )
-    other = "train" if split == "val" else "val"
-    (perf, _), (heldout_perf, _) = performance.splits[split], performance.splits[other]
+    perf, _ = performance.splits[split]
+    heldout_perf, _ = performance.splits["train" if split == "val" else "val"]
     return summarize(
         logs, metric, split, perf, heldout_perf, inputs.baselines, inputs.beta_sign, seed
     )
@@ -108,21 +108,21 @@ def load_inputs(dataset: str, baselines: dict[str, Baseline], check: Callable) -
         check(logs)
     except ValueError as error:
         raise InputError(f"logs {path} are corrupt: {error}") from None
-    for key in logs.arrays:
+    for name, iteration, kind in logs.arrays:
         for split in ("val", "train"):
-            is_dumped = key[2] != "grad" or logs.has_scores(*key, split)
-            if is_dumped and not np.isfinite(logs.scores(*key, split).values).all():
+            is_dumped = kind != "grad" or logs.has_scores(name, iteration, kind, split)
+            scores = logs.scores(name, iteration, kind, split).values
+            if is_dumped and not np.isfinite(scores).all():
                 raise InputError(
-                    f"logs {path} hold scores that are not finite: {key[2]} of {key[0]} at "
-                    f"iteration {key[1]}; train that run again, then dump again"
+                    f"logs {path} hold scores that are not finite: {kind} of {name} at iteration "
+                    f"{iteration}; train that run again, then dump again"
                 )
     inputs = AnalysisInputs(logs, data=_data_of(path, "eval_dump.py"))
     for name, (file, script, lay_out) in baselines.items():
         command = f"python {script} --dataset {dataset}"
         if not file.exists():
-            inputs.missing.append(
-                f"{file} does not exist, so agr_{name} is left out; make it with: {command}"
-            )
+            absent = f"{file} does not exist, so agr_{name} is left out"
+            inputs.missing.append(f"{absent}; make it with: {command}")
             continue
         made_from = _data_of(file, script)
         if made_from and inputs.data and made_from != inputs.data:
@@ -153,10 +153,9 @@ def _data_of(path: Path, script: str) -> str | None:
     Raises InputError when the output is not the file that its record describes.
     """
     record = read_output_record(path)
-    if record.get("sha256") not in (None, sha256(path)):
+    if record and record.get("sha256") != sha256(path):
         raise InputError(
             f"{path} has changed since {script} wrote it ({path.with_suffix('.json').name} holds "
             "another checksum): make it again, or remove that record if the file is another one"
         )
-    settings = record.get("settings")
-    return settings.get("data") if isinstance(settings, dict) else None
+    return record["settings"].get("data") if record else None
