@@ -28,7 +28,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from measure import keep_results, machine_facts
 
-from attention_dynamics.cli import InputError, run_script, script_parser
+from attention_dynamics.cli import InputError, add_options, run_script, script_parser
 from attention_dynamics.reporting.results import EXPERIMENTS
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.storage.files import check_writable, read_json
@@ -43,19 +43,10 @@ RECORDS = (
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
-    parser.add_argument(
-        "--folders",
-        nargs="+",
-        type=Path,
-        default=[ROOT / name for name in EXPERIMENTS],
-        help="folders of experiments, with their names in this repository (default: all four)",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path(__file__).with_name("times.json"),
-        help="results file (default: results/times.json)",
-    )
+    named = "folders of experiments, with their names in this repository (default: all four)"
+    here = [ROOT / name for name in EXPERIMENTS]
+    parser.add_argument("--folders", nargs="+", type=Path, default=here, help=named)
+    add_options(parser, out=(Path, ROOT / "results/times.json", "results file"))
     args = parser.parse_args(argv)
     for folder in args.folders:
         if folder.resolve().name not in EXPERIMENTS:

@@ -101,7 +101,7 @@ def draw_dynamics(
         text = f"{exact:.3f}: random order (drawn: {result['baseline']:.3f})"
         labels.append((exact, rf"$\hat{{A}}$ = {text}", _CHANCE))
     upper.set_ylabel(f"agreement A ({metric})")
-    _label_at_right(upper, labels, bars=len(labels))
+    _label_at_right(upper, labels)
     _note(upper, 1.01, 1.055, "bars: 95% intervals over examples", color=_CHANCE)
 
     scale = 1 if percent else 100
@@ -147,7 +147,7 @@ def _bar_position(number: int) -> float:
     return 1.0 + 0.018 * number
 
 
-def _label_at_right(axes: Axes, labels: list[Label], bars: int) -> None:
+def _label_at_right(axes: Axes, labels: list[Label]) -> None:
     """Write each label next to its line, moved apart if too close."""
     axes.relim()
     axes.autoscale_view()
@@ -156,7 +156,8 @@ def _label_at_right(axes: Axes, labels: list[Label], bars: int) -> None:
     heights = np.array([(height - low) / (high - low) for height, _, _ in labels])
     inches = axes.get_position().height * _SIZE[1]
     places = _apart(heights, gap=1.5 * _LABEL_POINTS / 72 / inches)
-    start, end = _bar_position(bars), _bar_position(bars) + 0.05
+    start = _bar_position(len(labels))
+    end = start + 0.05
     style = {"transform": axes.transAxes, "linewidth": 1.5, "clip_on": False}
     for (_, text, color), height, place in zip(labels, heights, places, strict=True):
         axes.plot([start, end], [height, place], color=color, **style)

@@ -104,17 +104,12 @@ def _figure(path: Path) -> dict:
     """An svg figure as a data URI, with a title and an alt text."""
     text = path.read_text(encoding="utf-8")
     named = re.search(r"<(?:dc:)?title>([^<]+)<", text)
-    title, shows = (
-        html.unescape(named[1]) if named else path.stem,
-        "the numbers of the tables above",
-    )
+    title = html.unescape(named[1]) if named else path.stem
+    shows = "the numbers of the tables above"
     for metric, short in SHORT.items():
         if path.stem.endswith(f"_{short}"):
             title = f"{title}: agreement ({metric}) and performance over training"
-            shows = (
-                "upper part: the agreement of normal runs with the gold run over training, "
-                "and the levels agr_*; lower part: performance"
-            )
+            shows = "agreement with the gold run and the levels agr_*; below, performance"
     numbers = path.with_suffix(".csv")
     return {
         "file": path,
