@@ -1,21 +1,21 @@
-"""How long the work took that has been done: medians over the records that the scripts leave.
+"""Times of finished work: medians over the records that the scripts write.
 
     python results/times.py
     python results/times.py --folders classification translation
 
 Reads, in the folders of the experiments, the run.json of finished training runs, the .json next to
 dumps, baselines and histories, and the all_results.json of PAPA. Prints a table and writes
-results/times.json, {experiment: {script: {what: numbers}}}, where "what" is a dataset,
-the name of histories, or the model and task of PAPA; other entries of the file are kept. Run it on
-the machine that did the work, whose facts are stored as "machine". Numbers:
+results/times.json, {experiment: {script: {what: numbers}}}, where "what" is a dataset, the name of
+histories, or the model and task of PAPA; other entries of the file are unchanged. Run it on the
+machine of the runs, whose facts are stored as "machine". Numbers:
 
     runs               how many records the medians are over
     training_seconds   of all updates (PAPA: and of the evaluations between them)
     seconds_per_step   of one update (PAPA: training_seconds by the number of updates)
-    seconds            of a whole script; if it was stopped and went on, of its last process alone
+    seconds            of a whole script; if it was interrupted, of its last process only
     peak_memory_mb     the most memory (resident set)
 
-Runs of other lengths or settings under one name are not told apart.
+Runs with different lengths or settings under one name are not distinguished.
 """
 
 import argparse
