@@ -123,7 +123,7 @@ def incomplete_warning(split: str, counts: str, expected: str) -> str:
 def shared_warning(number: int, examples: str, split: str, dropped: bool) -> str:
     """The warning that ``number`` training examples (or pairs) are also in another split."""
     fate = "left out" if dropped else "kept (--drop_duplicates leaves them out)"
-    return f"{number:,} training {examples} are also {split} {examples}: {fate}"
+    return f"training {examples} that are also {split} {examples}: {number:,}, {fate}"
 
 
 def empty_warning(split: str, empty: int, total: int, unit: str) -> str | None:

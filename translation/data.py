@@ -262,7 +262,10 @@ def _read_lines(paths: tuple[Path, Path], layout: Layout) -> tuple[list[tuple[st
     endings = (f".{layout.src}", f".{layout.trg}")
     fields = [("src", RawField()), ("trg", RawField())]
     read = TranslationDataset(str(paths[0]).removesuffix(endings[0]), endings, fields)
-    return [(example.src, example.trg) for example in read.examples], counts[0]
+    pairs = [(example.src, example.trg) for example in read.examples]
+    # A file may start with a byte-order mark, which is no part of its first word.
+    pairs[:1] = [tuple(side.removeprefix("\ufeff").strip() for side in pair) for pair in pairs[:1]]
+    return pairs, counts[0]
 
 
 def make_pieces(folder: Path, pairs: list[tuple[str, str]], vocab_size: int) -> bytes:
@@ -277,7 +280,7 @@ def make_pieces(folder: Path, pairs: list[tuple[str, str]], vocab_size: int) -> 
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=itertools.chain(*zip(*pairs, strict=True)),
             model_writer=model,
-            vocab_size=vocab_size,
+            vocab_size=min(vocab_size, 10**9),  # an integer of 32 bits
             pad_id=PAD,
             bos_id=BOS,
             eos_id=EOS,
@@ -287,7 +290,7 @@ def make_pieces(folder: Path, pairs: list[tuple[str, str]], vocab_size: int) -> 
         )
     except RuntimeError as error:
         # "Vocabulary size too high (8000). Please set it to a value <= 600.", for example
-        reason = str(error).rpartition("] ")[2].rstrip(".")
+        reason = str(error).rpartition("] ")[2].rstrip(".") or "too few pieces"
         raise InputError(
             f"--vocab_size {vocab_size} does not fit the training text of {folder}: {reason}; give "
             "another --vocab_size to prepare_data.py"

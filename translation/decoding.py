@@ -42,7 +42,7 @@ def beam_search(
 ) -> list[list[int]]:
     """The most probable translation found for each source sentence.
 
-    Hypotheses are ranked by the sum of their log-probabilities, not normalised by length; finished
+    Hypotheses are ranked by the sum of their log-probabilities, not normalized by length; finished
     ones stay in the beam. A sentence leaves the batch when its best hypothesis is finished: a sum
     of log-probabilities can only fall, so that nothing in the beam can come to exceed it.
 

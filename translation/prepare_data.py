@@ -278,7 +278,7 @@ def _check(
         if empty := empty_warning(split, dropped, len(pairs) + dropped, "pairs"):
             warnings.append(empty)
         if dropped:
-            warnings.append(f"{dropped:,} {split} pairs are left out: a side is empty")
+            warnings.append(f"{split} pairs left out because a side is empty: {dropped:,}")
     train, val = splits["train"].pairs, {*splits["val"].pairs}
     unshared = [pair for pair in train if pair not in val]
     shared = len(train) - len(unshared)

@@ -139,7 +139,7 @@ def main(argv=None) -> None:
     dataset = load_dataset(args.dataset)
     for split, dropped in dataset.dropped.items():
         if dropped:
-            print(f"note: {dropped} {split} pair(s) with an empty side are left out")
+            print(f"note: {split} pairs left out because a side is empty: {dropped:,}")
 
     model = AttentionTranslator(dataset.vocab, config, args.uniform).to(device)
 

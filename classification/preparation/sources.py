@@ -5,6 +5,7 @@ InputError with file, line, and what was expected.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -24,11 +25,11 @@ TEST_FRACTION = 0.2
 
 
 class Example(NamedTuple):
-    """One text with its label, 0 or 1, in the split "train" or "test"."""
+    """One text with its label, 0 or 1, in the split "train" or "test" ("all" if it has none)."""
 
     split: str
     text: str
-    label: int
+    label: int | None  # None for a label that is none of the task's: to be left out
 
 
 def unescape_treebank(text: str) -> str:
@@ -102,9 +103,8 @@ def read_hub(dataset: str, revision: str, seed: int, report: ReadReport) -> Iter
             wanted = {*columns, "label"}
             hub.check_columns(f"{repository} {split}", splits[split].column_names, wanted)
             for row in splits[split]:
-                if row["label"] in labels:
-                    text = " ".join(row[column] for column in columns)
-                    yield Example(split, clean(text), labels[row["label"]])
+                text = " ".join(row[column] for column in columns)
+                yield Example(split, clean(text), labels.get(row["label"]))
 
     return _arrange(dataset, rows(), seed, report)
 
@@ -117,6 +117,7 @@ def _arrange(
     The evaluation takes the first test examples, so that these must not be of one class.
     """
     report.expected = DATASETS[dataset]
+    examples = _labeled(examples, report)
     if "all" in report.expected:
         examples = list(examples)
         report.notes.append(
@@ -134,6 +135,18 @@ def _arrange(
             yield examples[index]
     else:
         yield from examples
+
+
+def _labeled(examples: Iterable[Example], report: ReadReport) -> Iterator[Example]:
+    """The examples with a label of the task; the number of the others is noted."""
+    left_out = Counter()
+    for example in examples:
+        if example.label is not None:
+            yield example
+        else:
+            left_out[example.split] += 1
+    for split, count in left_out.items():
+        report.notes.append(f"{split} rows left out because they have other labels: {count:,}")
 
 
 def _read_directories(dataset: str, source: Source) -> list[Example]:
@@ -189,8 +202,7 @@ def _read_csv(dataset: str, source: Source) -> Iterator[Example]:
                     "columns as --train FILE --test FILE"
                 )
             label = _label(row[0], labels, where, number)
-            if label is not None:
-                yield Example(names[name], clean(" ".join(row[1:])), label)
+            yield Example(names[name], clean(" ".join(row[1:])), label)
 
 
 def _read_trees(source: Source) -> Iterator[Example]:
@@ -210,8 +222,9 @@ def _read_trees(source: Source) -> Iterator[Example]:
                     f"{where} line {number} is not a sentiment tree such as (3 (2 It) (4 shines)): "
                     f"{line[:60]!r}"
                 )
-            if line and tree[1] != "2":
-                yield Example(names[name], unescape_treebank(" ".join(leaves)), int(tree[1] > "2"))
+            if line:
+                label = None if tree[1] == "2" else int(tree[1] > "2")
+                yield Example(names[name], unescape_treebank(" ".join(leaves)), label)
 
 
 def _read_sms(source: Source) -> Iterator[Example]:

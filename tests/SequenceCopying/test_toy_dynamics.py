@@ -40,7 +40,7 @@ def test_votes_under_attention_fixed_at_one_have_a_closed_form(copying):
         np.testing.assert_allclose(votes, c - lambertw(np.exp(c)).real, atol=1e-8)
 
 
-def test_early_and_late_behaviour(copying):
+def test_early_and_late_behavior(copying):
     toy = copying.toy_dynamics
     early = toy.follow((0.0, 0.0, 0.0), 0.1)  # next orders: t² and t³
     np.testing.assert_allclose(early["beta0"] - early["beta1"], early["t"] / 4, atol=0.1**2 / 20)

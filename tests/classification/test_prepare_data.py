@@ -149,6 +149,8 @@ def test_sst_reads_trees(prepare, folder, classification, monkeypatch):
     assert sets["train"] == [(["it", "shines"], 1), (["(", "bad"], 0)]
     assert sets["test"] == [(["8", "1", "/", "2", "women"], 0), (['"', "great"], 1)]
     assert about(folder, "Furd")["warnings"] == []
+    notes = ["train rows left out because they have other labels: 1"]
+    assert about(folder, "Furd")["notes"] == notes
 
 
 AG_OWN = (
@@ -335,11 +337,11 @@ def test_duplicates_ignore_punctuation_and_are_dropped_on_request(prepare, folde
     facts = about(folder, "mine")
     assert facts["training examples that repeat an earlier one"] == 1
     assert facts["training examples that are in test"] == 2
-    assert "2 training examples are also test examples: kept" in facts["warnings"][-1]
+    assert "training examples that are also test examples: 2, kept" in facts["warnings"][-1]
     sets = prepare("mine", *files, "--drop_duplicates", "--overwrite")
     assert sets["train"] == [(["."], 0), (["!"], 1), (["only"], 1)]
     assert [tokens for tokens, _ in sets["test"]] == [["oil", ".", "up", "!"], ["."]]
-    assert "test examples: left out" in about(folder, "mine")["warnings"][-1]
+    assert "test examples: 2, left out" in about(folder, "mine")["warnings"][-1]
 
 
 def test_the_same_command_writes_the_same_bytes(prepare, folder):
@@ -519,16 +521,17 @@ def test_download_reads_the_newest_revision_or_the_given_one(prepare, folder, hu
     assert about(folder, "Amzn")["notes"] == []
 
 
-def test_download_filters_and_splits(prepare, hub):
+def test_download_filters_and_splits(prepare, folder, hub):
     hub.splits = {"train": [{"sms": f"m{n}", "label": n % 2} for n in range(10)]}
     sets = prepare("SMS", "--download")
     assert [len(sets["train"]), len(sets["test"])] == [8, 2]
-    rows = [{"text": f"Haiti #39;s {n}", "label": n} for n in range(4)]
+    rows = [{"text": f"Haiti #39;s {n}", "label": n} for n in range(-1, 4)]
     hub.splits = {"train": rows, "test": rows}
     assert prepare("AG_News", "--download")["test"] == [
         (["haiti", "'s", "0"], 0),
         (["haiti", "'s", "2"], 1),
     ]
+    assert "test rows left out because they have other labels: 3" in about(folder, "AG_News")["notes"]
 
 
 def test_download_that_fails_is_one_line(prepare, folder, hub):

@@ -173,10 +173,12 @@ def test_absent_dataset_names_the_command_that_makes_it(small, translation):
 
 def test_an_empty_line_is_left_out_with_a_note(small, translation, capsys):
     lines = Path("data/small/train.bb").read_text().splitlines()
-    Path("data/small/train.bb").write_text("\n".join([*lines[:5], "  ", *lines[6:]]) + "\n")
-    assert len(translation.data.load_dataset("small").train) == 39
+    content = "\n".join([*lines[:5], "  ", *lines[6:]]) + "\n"
+    Path("data/small/train.bb").write_text(content, encoding="utf-8-sig")
+    train = translation.data.load_dataset("small").train
+    assert len(train) == 39 and train.references[0] == lines[0]  # no byte-order mark
     translation.train_translation.main(TRAIN)
-    assert "1 train pair(s) with an empty side are left out" in capsys.readouterr().out
+    assert "train pairs left out because a side is empty: 1\n" in capsys.readouterr().out
 
 
 def test_pieces_that_do_not_fit_the_checkpoints(small, translation):
