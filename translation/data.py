@@ -280,7 +280,7 @@ def make_pieces(folder: Path, pairs: list[tuple[str, str]], vocab_size: int) -> 
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=itertools.chain(*zip(*pairs, strict=True)),
             model_writer=model,
-            vocab_size=min(vocab_size, 10**9),  # an integer of 32 bits
+            vocab_size=vocab_size,
             pad_id=PAD,
             bos_id=BOS,
             eos_id=EOS,
