@@ -18,12 +18,9 @@ def add_device_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
     Returns their argument group, to which a script may add options.
     """
     group = parser.add_argument_group("hardware")
-    group.add_argument(
-        "--device",
-        default="auto",
-        choices=["auto", "cpu", "cuda", "mps"],
-        help="device for tensors; auto takes cuda if available, else cpu (default: %(default)s)",
-    )
+    device = "device for tensors; auto takes cuda if available, else cpu (default: %(default)s)"
+    choices = ["auto", "cpu", "cuda", "mps"]
+    group.add_argument("--device", default="auto", choices=choices, help=device)
     threads = (
         "CPU threads; running several jobs in parallel pays off more, because the layers are "
         "small; the same number is needed to reproduce a run byte for byte"

@@ -84,17 +84,15 @@ PERFORMANCES = {
     "classification": {
         "acc": Performance(
             "accuracy", "%", ("test_acc", "test accuracy"), ("train_acc", "training accuracy")
-        )
+        ),
     },
     "translation": {
         "acc": Performance(
-            "token accuracy",
-            "%",
-            ("val_acc", "validation token accuracy"),
+            "token accuracy", "%", ("val_acc", "validation token accuracy"),
             ("train_acc", "training token accuracy"),
         ),
         "bleu": Performance(
             "BLEU", "", ("val_bleu", "BLEU"), ("train_bleu", "BLEU on training pairs")
         ),
     },
-}
+}  # fmt: skip

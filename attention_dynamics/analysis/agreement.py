@@ -34,11 +34,7 @@ def top_match(first: Ragged, second: Ragged) -> np.ndarray:
     lengths = first.lengths
     chosen = second.values[first.argmax]
     greater = second.values > np.repeat(chosen, lengths)
-    return (first.counts(greater) < _top_size(lengths)).astype(np.float64)
-
-
-def _top_size(lengths: np.ndarray) -> np.ndarray:
-    return np.ceil(0.05 * lengths)
+    return (first.counts(greater) < np.ceil(0.05 * lengths)).astype(np.float64)
 
 
 def shuffled(scores: Ragged, seed: int) -> Ragged:
@@ -72,7 +68,7 @@ def _expected_top_match(scores: Ragged) -> np.ndarray:
     # In descending order, the position of the first of equal values is its number of greater ones.
     new = np.append(True, (np.diff(descending) != 0) | (np.diff(row) != 0))
     greater = np.maximum.accumulate(np.where(new, column, 0)) - scores.offsets[row]
-    return scores.counts(greater < _top_size(lengths)[row]) / lengths
+    return scores.counts(greater < np.ceil(0.05 * lengths)[row]) / lengths
 
 
 # Metric -> its agreement, and the expectation of that under a random order.

@@ -20,10 +20,8 @@ class Ragged:
 
     def __post_init__(self):
         if self.offsets[0] != 0 or self.offsets[-1] != len(self.values):
-            raise ValueError(
-                f"offsets run from {self.offsets[0]} to {self.offsets[-1]}, "
-                f"but there are {len(self.values)} values"
-            )
+            ends = f"{self.offsets[0]} to {self.offsets[-1]}"
+            raise ValueError(f"offsets run from {ends}, but there are {len(self.values)} values")
 
     @classmethod
     def from_rows(cls, rows: list) -> "Ragged":
@@ -73,9 +71,7 @@ class Ragged:
     @property
     def rest(self) -> np.ndarray:
         """All values except the first of each row."""
-        kept = np.ones(len(self.values), dtype=bool)
-        kept[self.offsets[:-1]] = False
-        return self.values[kept]
+        return np.delete(self.values, self.offsets[:-1])
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -87,7 +87,11 @@ def summarize(
             same[i, j] = agreement(metric, gold, alpha)
             chance[i, j] = agreement(metric, gold, shuffled(alpha, (seed, i, t)))
             exact[i, j] = expected_by_chance(metric, alpha)
-    by_run = _mean(same)
+    by_run, note = _mean(same), None
+    if len(compared) < 5:
+        note = f"only {len(compared)} runs: the interval is rough"
+    if len(compared) == 1:
+        note = "one run: the interval covers examples only"
     perfs = np.array([[_perf(logs, run, t, perf) for t in iterations] for run in compared])
     result = {
         "gold_iteration": gold_iteration,
@@ -99,7 +103,7 @@ def summarize(
         "alpha_corrs_std": _std(by_run),
         "alpha_corrs_interval": two_way_interval(same, example, seed),
         "num_runs": len(compared),
-        "interval_note": _interval_note(len(compared)),
+        "interval_note": note,
         "alpha_perfs": perfs.mean(axis=0),
         "alpha_perfs_std": _std(perfs),
     }
@@ -117,7 +121,7 @@ def summarize(
         return {"unif": pairs.pop("unif"), "normal": betas, **pairs}
 
     for name, pairs in rivals(gold_iteration).items():
-        per_row = {t: agreement(metric, first, second) for t, (first, second) in pairs.items()}
+        per_row = {t: agreement(metric, *pair) for t, pair in pairs.items()}
         curve = {t: float(_mean(values)) for t, values in per_row.items()}
         best = max(curve, key=lambda t: (not np.isnan(curve[t]), curve[t]))
         result[f"agr_{name}"] = curve[best]
@@ -144,27 +148,24 @@ def _best_iteration(logs: Logs, perf: str) -> int:
 
 def _perf(logs: Logs, name: str, iteration: int, perf: str) -> float:
     value = logs.metas.get((name, iteration, perf))
+    where = f"{perf} of {name} at iteration {iteration}"
     if value is None:
         option = " --eval_bleu all" if perf.endswith("bleu") else ""
         option += " --include_train_subset" if perf == "train_bleu" else ""
         raise InputError(
-            f"the logs of {logs.dataset} hold no {perf} of {name} at iteration {iteration}: "
-            f"dump them again with eval_dump.py{option}"
+            f"the logs of {logs.dataset} hold no {where}: dump them again with eval_dump.py{option}"
         )
     if not math.isfinite(value):
         raise InputError(
-            f"the logs of {logs.dataset} have {perf} {value} for {name} at "
-            f"iteration {iteration} (expected a finite number): retrain that run, then dump again"
+            f"the logs of {logs.dataset} hold {value} as {where}: retrain that run, then dump again"
         )
     return float(value)
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
     """The mean over the last axis without NaN; NaN where all values are."""
-    defined = ~np.isnan(values)
-    counts = defined.sum(axis=-1)
-    sums = np.where(defined, values, 0).sum(axis=-1)
-    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    counts = (~np.isnan(values)).sum(axis=-1)
+    return np.where(counts > 0, np.nansum(values, axis=-1) / np.maximum(counts, 1), np.nan)
 
 
 def _std(by_run: np.ndarray) -> np.ndarray:
@@ -174,8 +175,7 @@ def _std(by_run: np.ndarray) -> np.ndarray:
 
 def crossing(alpha_corrs: np.ndarray, level: float) -> int | None:
     """The position of ξ: the first of ``alpha_corrs`` above ``level``; None if none is."""
-    above = np.flatnonzero(np.asarray(alpha_corrs) > level)
-    return int(above[0]) if len(above) else None
+    return next((place for place, corr in enumerate(alpha_corrs) if corr > level), None)
 
 
 def _xi(result: dict, level: float) -> tuple[float | None, tuple[float | None, float | None]]:
@@ -185,12 +185,6 @@ def _xi(result: dict, level: float) -> tuple[float | None, tuple[float | None, f
     if first is None:
         return None, (perfs[-1], None)
     return perfs[first], (perfs[first - 1] if first else None, perfs[first])
-
-
-def _interval_note(num_runs: int) -> str | None:
-    if num_runs == 1:
-        return "one run: the interval covers examples only"
-    return f"only {num_runs} runs: the interval is rough" if num_runs < 5 else None
 
 
 # Own code because scipy.stats.bootstrap resamples one axis only. The examples are drawn once for
@@ -246,7 +240,6 @@ def _resampled_means(
 
 def _percentiles(means: np.ndarray) -> np.ndarray:
     """``(series, 2)``: the 2.5% and 97.5% percentiles of ``means`` (resamples, series)."""
-    defined = (column[~np.isnan(column)] for column in means.T)
-    return np.array(
-        [np.percentile(column, [2.5, 97.5]) if len(column) else (np.nan,) * 2 for column in defined]
-    )
+    columns = (column[~np.isnan(column)] for column in means.T)
+    nothing = (np.nan, np.nan)
+    return np.array([np.percentile(c, [2.5, 97.5]) if len(c) else nothing for c in columns])

@@ -49,24 +49,21 @@ class Source:
     def __init__(self, path: str | os.PathLike, most_bytes: int | None = None):
         """List the files in ``path``; at most ``most_bytes`` (``MOST_BYTES``) are read from it.
 
-        Raises InputError if ``path`` does not exist, is a corrupt archive, contains no file, or
-        contains a file twice (in an archive, or as ``x.txt`` and ``x.txt.gz``).
+        Raises InputError if ``path`` does not exist, is a corrupt archive, or contains no file or
+        one file twice.
         """
         self.path = Path(path)
         if not self.path.exists():
             raise InputError(f"source {path} does not exist")
         self._most = self._left = MOST_BYTES if most_bytes is None else most_bytes
         with self._naming_corruption(self.path):
-            stored = [name for name, _ in self._members()]
-        self.names = sorted(map(_without_gz, stored))
+            self.names = sorted(_without_gz(name) for name, _ in self._members())
         if not self.names:
             raise InputError(f"source {path} holds no file")
-        name, times = Counter(self.names).most_common(1)[0]
-        if times > 1:
-            copies = sorted(copy for copy in stored if _without_gz(copy) == name)
+        if twice := [name for name, times in Counter(self.names).items() if times > 1]:
             raise InputError(
-                f"source {path} holds {name} more than once ({', '.join(copies)}); remove all "
-                "copies but one"
+                f"source {path} holds {twice[0]} more than once (with and without .gz count as one "
+                "file); remove all copies but one"
             )
 
     def described(self, most: int = 8) -> str:
@@ -76,10 +73,8 @@ class Source:
 
     def not_recognized(self, dataset: str, expected: str) -> InputError:
         """The error of a source that does not contain the files ``expected`` of ``dataset``."""
-        return InputError(
-            f"source {self.path} does not look like {dataset}: expected {expected}; "
-            f"{self.described()}"
-        )
+        what = f"source {self.path} does not look like {dataset}: expected {expected}"
+        return InputError(f"{what}; {self.described()}")
 
     def only_file(self, option: str) -> str:
         """The name of the only file; InputError, which names the ``option``, if it has several."""

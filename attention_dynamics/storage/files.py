@@ -62,7 +62,7 @@ def check_writable(path: str | os.PathLike, beside: Path | None = None) -> None:
     permission, or is in the folder ``beside``, whose files must not be replaced.
     """
     path = Path(path)
-    parent = next(parent for parent in path.parents if parent.exists())
+    parent = next(filter(Path.exists, path.parents))
     if path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK):
         raise InputError(
             f"{str(path)!r} cannot be written: it is a folder, lies in a file, or lacks permission"

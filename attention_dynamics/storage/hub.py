@@ -1,5 +1,8 @@
 """Datasets of the Hugging Face hub; the only module that uses the network, and only when asked."""
 
+import contextlib
+from collections.abc import Iterator
+
 from attention_dynamics.cli import InputError
 
 _ADVICE = "check network and --revision, or download the distribution and give it as --source"
@@ -15,10 +18,8 @@ def resolve_revision(repository: str, revision: str | None) -> str:
     """
     from huggingface_hub import HfApi
 
-    try:
+    with _naming(repository, _ADVICE):
         return HfApi().dataset_info(repository, revision=revision, timeout=10).sha
-    except Exception as error:  # one type per HTTP library and version
-        raise _failed(repository, error, _ADVICE) from None
 
 
 def load_splits(repository: str, *configuration: str, advice: str = _ADVICE, **options):
@@ -29,10 +30,8 @@ def load_splits(repository: str, *configuration: str, advice: str = _ADVICE, **o
     """
     import datasets
 
-    try:
+    with _naming(" ".join((repository, *configuration)), advice):
         return datasets.load_dataset(repository, *configuration, **options)
-    except Exception as error:
-        raise _failed(" ".join((repository, *configuration)), error, advice) from None
 
 
 def use_cache_without_network() -> None:
@@ -60,8 +59,12 @@ def check_columns(where: str, there: list[str], wanted: set[str]) -> None:
         )
 
 
-def _failed(name: str, error: Exception, advice: str) -> InputError:
-    reason = " ".join(str(error).split())[:160] or type(error).__name__
-    return InputError(
-        f"{name} could not be downloaded from the Hugging Face hub ({reason}); {advice}"
-    )
+@contextlib.contextmanager
+def _naming(name: str, advice: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # one type per HTTP library and version
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise InputError(
+            f"{name} could not be downloaded from the Hugging Face hub ({reason}); {advice}"
+        ) from None

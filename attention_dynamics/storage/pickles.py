@@ -21,16 +21,12 @@ _ADMITTED = {
 }
 
 
-class _Refused(Exception):
-    pass
-
-
 class _DataUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str):
         # Python 2 and numpy 1 had other names for these modules.
         current = module.replace("__builtin__", "builtins").replace("numpy.core.", "numpy._core.")
         if (current, name) not in _ADMITTED:
-            raise _Refused(f"{module}.{name}")
+            raise InputError(f"asks for {module}.{name}, which is not plain data (nothing was run)")
         return super().find_class(current, name)
 
 
@@ -39,11 +35,8 @@ def load_pickle(path: str | os.PathLike, what: str = "pickle") -> object:
     with opened(path, what) as stream:
         try:
             return _DataUnpickler(stream).load()
-        except _Refused as refused:
-            raise InputError(
-                f"{what} {path} asks for {refused}, which is not plain data: refused (nothing was "
-                "run)"
-            ) from None
+        except InputError as refused:
+            raise InputError(f"{what} {path} {refused}") from None
         except OSError:
             raise
         except Exception as error:  # as many types as there are ways to corrupt a pickle
