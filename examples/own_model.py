@@ -11,7 +11,6 @@ data/{dataset}_*.json, computes α, β and Δ of every checkpoint and writes out
 The data files are copied to data/{name}_*.json, where plot_dynamics.py finds the words.
 """
 
-import argparse
 import shutil
 import sys
 from pathlib import Path
@@ -27,10 +26,12 @@ from data import load_dataset
 
 from attention_dynamics.analysis.dumping import sample_train
 from attention_dynamics.analysis.own_model import add_checkpoint, create_logs, save
-from attention_dynamics.cli import count, run_script, script_parser
+from attention_dynamics.cli import add_options, count, run_script, script_parser
 from attention_dynamics.device import set_seed
+from attention_dynamics.names import PAPER_SEEDS, PAPER_UNIFORM_SEED, UNIFORM
 
-RUNS = [*zip("ABCDEF", (20, 13, 14, 15, 16, 17), strict=True), ("uniform", 12)]
+RUNS = {f"normal_{letter}": seed for letter, seed in zip("ABCDEF", PAPER_SEEDS, strict=True)}
+RUNS[UNIFORM] = PAPER_UNIFORM_SEED
 SAVES = (0, 10, 25, 50, 75, 100, 150, 200, 250)
 BATCH, EVAL_BATCH = 32, 256
 
@@ -91,10 +92,10 @@ def train(logs, run: str, seed: int, dataset, evaluated, num_val: int, steps: in
     """Train one run and add its checkpoints, each before the update of its step."""
     set_seed(seed)
     longest = int(max(dataset.train.ids.lengths.max(), dataset.test.ids.lengths.max()))
-    model = TransformerClassifier(len(dataset.vocabulary), longest, run == "uniform")
+    model = TransformerClassifier(len(dataset.vocabulary), longest, run == UNIFORM)
     optimizer = torch.optim.Adam(model.parameters())
     order = np.random.default_rng(seed)
-    saves = {step for step in SAVES if step < steps} | set(range(0, steps, 250)) | {steps - 1}
+    saves = {*SAVES, *range(0, steps, 250), steps - 1}
     for step in tqdm(range(steps), desc=run, disable=not sys.stderr.isatty()):
         if step in saves:
             found, correct = scores(model, evaluated)
@@ -110,16 +111,14 @@ def train(logs, run: str, seed: int, dataset, evaluated, num_val: int, steps: in
 
 def main(argv=None) -> None:
     parser = script_parser(__doc__)
-    parser.add_argument("--dataset", default="toy", help="dataset in data/ (default: %(default)s)")
-    parser.add_argument(
-        "--name", default="own_model", help="name of the logs (default: %(default)s)"
+    add_options(
+        parser,
+        dataset=(str, "toy", "dataset in data/"),
+        name=(str, "own_model", "name of the logs"),
+        steps=(count, 300, "updates"),
+        test_set_size=(count, 400, "test examples evaluated, and as many training examples"),
     )
-    parser.add_argument("--steps", type=count, default=300, help="updates (default: %(default)s)")
-    parser.add_argument(
-        "--test_set_size", type=count, default=400,
-        help="test examples evaluated, and as many training examples (default: %(default)s)",
-    )  # fmt: skip
-    args: argparse.Namespace = parser.parse_args(argv)
+    args = parser.parse_args(argv)
 
     torch.set_num_threads(1)
     dataset = load_dataset(args.dataset)
@@ -129,12 +128,10 @@ def main(argv=None) -> None:
     src = [evaluated.ids[i] for i in range(len(evaluated))]
     index = [*range(num_val), *sample]
     logs = create_logs(args.name, src, evaluated.labels, num_val, index)
-    for letter, seed in RUNS:
-        run = letter if letter == "uniform" else f"normal_{letter}"
+    for run, seed in RUNS.items():
         train(logs, run, seed, dataset, evaluated, num_val, args.steps)
-    for split in ("train", "test"):
-        if args.name != args.dataset:
-            shutil.copy(f"data/{args.dataset}_{split}.json", f"data/{args.name}_{split}.json")
+    for split in ("train", "test") if args.name != args.dataset else ():
+        shutil.copy(f"data/{args.dataset}_{split}.json", f"data/{args.name}_{split}.json")
     print(save(logs))
 
 

@@ -115,9 +115,8 @@ def dump_checkpoints(
         args: options of ``eval_dump.py``.
         settings: everything that determines the dump.
         checkpoints: (entry of the log config, path, settings of its partial result).
-        prepare: called if there is something to do; returns the logs without scores, the function
-            that scores a checkpoint, and one that returns the training set for
-            :func:`published_layout`.
+        prepare: returns the logs without scores, the function that scores a checkpoint, and one
+            that returns the training set for :func:`published_layout`; called if needed.
         summarize: what the checkpoints gave, without their scores -> results for the record.
 
     Returns the results in the record; None if the dump was up to date. Raises InputError if scores
