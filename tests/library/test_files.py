@@ -121,14 +121,6 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path):
         load_checkpoint(tmp_path / "model0", nn.Linear(4, 2))
     with pytest.raises(InputError, match=r"bias is \(2,\) in the file, absent in the model"):
         load_checkpoint(tmp_path / "model0", nn.Linear(3, 2, bias=False))
-    whole = (tmp_path / "model0").read_bytes()
-    for end in range(0, len(whole), 101):
-        (tmp_path / "cut").write_bytes(whole[:end])
-        with pytest.raises(InputError, match="cut is corrupt"):
-            load_checkpoint(tmp_path / "cut", nn.Linear(3, 2))
-    torch.save(nn.Linear(3, 2), tmp_path / "code")
-    with pytest.raises(InputError, match="code is corrupt or holds more than tensors"):
-        load_checkpoint(tmp_path / "code", nn.Linear(3, 2))
     torch.save({"weight": 3}, tmp_path / "odd")
     with pytest.raises(InputError, match="not a state_dict of tensors"):
         load_checkpoint(tmp_path / "odd", nn.Linear(3, 2))

@@ -139,9 +139,11 @@ def test_load_checkpoint_rejects_other_things():
         for member in stored.infolist():
             packed.writestr(member.filename, stored.read(member))
     Path("code").write_bytes(pickle.dumps(Hostile()))
-    Path("none").write_bytes(b"")
     torch.save({"weight": Hostile()}, "nested")
-    for name in ("bomb", "code", "none", "nested"):
+    whole = Path("model0").read_bytes()
+    for end in range(0, len(whole), 101):
+        Path(f"cut{end}").write_bytes(whole[:end])
+    for name in ("bomb", "code", "nested", *map(str, Path().glob("cut*"))):
         assert f"{name} is corrupt" in refusal(load_checkpoint, Path(name), nn.Linear(4, 4))
     assert not Path("harm").exists()
 
