@@ -53,7 +53,15 @@ from training import (
 )
 from workers import add_jobs_option, default_jobs, run_all, run_parallel
 
-from attention_dynamics.cli import InputError, RunError, count, run_script, script_parser, seed
+from attention_dynamics.cli import (
+    InputError,
+    RunError,
+    add_options,
+    count,
+    run_script,
+    script_parser,
+    seed,
+)
 from attention_dynamics.device import add_device_options, peak_memory_mb, setup_device
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.runs.outputs import load_state, output, save_state
@@ -71,32 +79,20 @@ Combinations = dict[Names, History]
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     defaults = TrialSettings()
-    for name, default, meaning in (
-        ("num_good", 20, "number of good heads to find"),
-        ("num_bad", 20, "number of bad heads to find"),
-        ("num_random", 30, "number of random heads"),
-        ("max_candidates", 1000, "number of heads to try before giving up"),
-        ("num_samples", 50, "number of combinations of each kind"),
-        ("num_heads", 8, "number of heads in a combination"),
-        ("num_steps", defaults.num_steps, "number of updates in a trial"),
-        ("hidden_dim", defaults.hidden_dim, "size of embeddings and states"),
-        ("seq_length", defaults.seq_length, "number of tokens to copy"),
-        ("bsize", defaults.bsize, "sequences in a batch"),
-    ):
-        text = f"{meaning} (default: %(default)s)"
-        parser.add_argument(f"--{name}", type=count, default=default, help=text)
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        default=defaults.seed,
-        help="random seed (body, heads, evaluation set, choice of combinations; "
-        "default: %(default)s)",
-    )
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=Path("multihead_runs"),
-        help="directory of trials and finished combinations (default: %(default)s)",
+    add_options(
+        parser,
+        num_good=(count, 20, "number of good heads to find"),
+        num_bad=(count, 20, "number of bad heads to find"),
+        num_random=(count, 30, "number of random heads"),
+        max_candidates=(count, 1000, "number of heads to try before giving up"),
+        num_samples=(count, 50, "number of combinations of each kind"),
+        num_heads=(count, 8, "number of heads in a combination"),
+        num_steps=(count, defaults.num_steps, "number of updates in a trial"),
+        hidden_dim=(count, defaults.hidden_dim, "size of embeddings and states"),
+        seq_length=(count, defaults.seq_length, "number of tokens to copy"),
+        bsize=(count, defaults.bsize, "sequences in a batch"),
+        seed=(seed, defaults.seed, "random seed (body, heads, evaluation set, combinations)"),
+        folder=(Path, Path("multihead_runs"), "directory of trials and finished combinations"),
     )
     parser.add_argument("--overwrite", action="store_true", help="replace a finished output")
     parser.add_argument("--report", action="store_true", help="only report on the heads tried")

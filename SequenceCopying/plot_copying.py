@@ -29,7 +29,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from training import LEARNED, History, Settings
 
-from attention_dynamics.cli import InputError, run_script, script_parser
+from attention_dynamics.cli import InputError, add_options, run_script, script_parser
 from attention_dynamics.reporting.figures import write_figure
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.runs.paths import check_name
@@ -53,9 +53,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         metavar=("FIRST", "SECOND"),
         help="names of the histories in logs/ to compare (default: %(default)s)",
     )
-    parser.add_argument(
-        "--out_dir", default="figures", help="output directory (default: %(default)s)"
-    )
+    add_options(parser, out_dir=(str, "figures", "output directory"))
     return parser.parse_args(argv)
 
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from multihead import KINDS, Combinations, label_of, load_combinations, output_path
 from training import GOOD
 
-from attention_dynamics.cli import count, run_script, script_parser
+from attention_dynamics.cli import add_options, count, run_script, script_parser
 from attention_dynamics.reporting.figures import write_figure
 from attention_dynamics.storage.files import check_writable
 
@@ -24,14 +24,10 @@ COLORS = {"bad": "#D55E00", "good": "#0072B2", "random": "#6b6b6b"}
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
-    parser.add_argument(
-        "--num_heads",
-        type=count,
-        default=8,
-        help="number of heads in a combination (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--out_dir", default="figures", help="output directory (default: %(default)s)"
+    add_options(
+        parser,
+        num_heads=(count, 8, "number of heads in a combination"),
+        out_dir=(str, "figures", "output directory"),
     )
     return parser.parse_args(argv)
 

@@ -34,14 +34,13 @@ from matplotlib.figure import Figure
 from scipy.integrate import solve_ivp
 from scipy.special import expit
 
-from attention_dynamics.cli import RunError, run_script, script_parser
+from attention_dynamics.cli import RunError, add_options, run_script, script_parser
 from attention_dynamics.reporting.figures import write_figure
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.storage.files import check_writable
 
 POINTS = 401
 RTOL, ATOL = 1e-10, 1e-12  # of each step of the integration
-
 
 Course = dict[str, np.ndarray]
 
@@ -56,14 +55,11 @@ def positive_number(text: str) -> float:
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
-    for name, default, meaning in (
-        ("time", 300.0, "end time of the gradient flow"),
-        ("mistake", 1.5, "m, the initial error of β in the mistaken start"),
-    ):
-        text = f"{meaning} (default: %(default)s)"
-        parser.add_argument(f"--{name}", type=positive_number, default=default, help=text)
-    parser.add_argument(
-        "--out_dir", default="figures", help="output directory (default: %(default)s)"
+    add_options(
+        parser,
+        time=(positive_number, 300.0, "end time of the gradient flow"),
+        mistake=(positive_number, 1.5, "m, the initial error of β in the mistaken start"),
+        out_dir=(str, "figures", "output directory"),
     )
     return parser.parse_args(argv)
 

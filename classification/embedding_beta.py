@@ -16,7 +16,7 @@ import torch
 from data import Split, canonical_name, load_dataset
 from torch.nn import functional as F
 
-from attention_dynamics.cli import RunError, count, run_script, script_parser
+from attention_dynamics.cli import RunError, add_options, count, run_script, script_parser
 from attention_dynamics.runs.embedding_baseline import (
     Baseline,
     add_embedding_options,
@@ -29,14 +29,10 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
     add_embedding_options(parser)
-    parser.add_argument(
-        "--test_set_size",
-        type=count,
-        default=4000,
-        help="number of leading test examples used to choose the epoch (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--lr", type=float, default=0.0002, help="learning rate of Adam (default: %(default)s)"
+    add_options(
+        parser,
+        test_set_size=(count, 4000, "number of leading test examples used to choose the epoch"),
+        lr=(float, 0.0002, "learning rate of Adam"),
     )
     args = parser.parse_args(argv)
     if not 0 < args.lr < float("inf"):

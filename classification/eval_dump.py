@@ -30,7 +30,7 @@ from attention_dynamics.analysis.dumping import (
     sample_train,
 )
 from attention_dynamics.analysis.logs import Logs
-from attention_dynamics.cli import count, run_script, script_parser
+from attention_dynamics.cli import add_options, count, run_script, script_parser
 from attention_dynamics.device import setup_device
 from attention_dynamics.runs.checkpoints import load_checkpoint
 from attention_dynamics.runs.configs import read_config
@@ -40,12 +40,8 @@ from attention_dynamics.storage.files import sha256
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
-    parser.add_argument(
-        "--test_set_size",
-        type=count,
-        default=4000,
-        help="number of test examples to dump, and of training examples (default: %(default)s)",
-    )
+    size = "number of test examples to dump, and of training examples"
+    add_options(parser, test_set_size=(count, 4000, size))
     add_dump_options(parser)
     return parser.parse_args(argv)
 

@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from tqdm import tqdm
 
-from attention_dynamics.cli import count, run_script, script_parser
+from attention_dynamics.cli import add_options, count, run_script, script_parser
 from attention_dynamics.runs.outputs import output
 from attention_dynamics.runs.paths import logistic_beta_path
 
@@ -38,12 +38,8 @@ _NEAR = 0.01 + 1e-9
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
-    parser.add_argument(
-        "--test_set_size",
-        type=count,
-        default=4000,
-        help="number of leading test examples used to choose C (default: %(default)s)",
-    )
+    size = "number of leading test examples used to choose C"
+    add_options(parser, test_set_size=(count, 4000, size))
     parser.add_argument(
         "--overwrite", action="store_true", help="replace an output that is up to date"
     )

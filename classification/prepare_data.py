@@ -37,7 +37,6 @@ data/toy_truth.json. Only --download uses the network.
 
 import argparse
 import contextlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,7 +50,7 @@ from preparation.toy import make_toy
 from preparation.vectors import read_vectors
 from tqdm import tqdm
 
-from attention_dynamics.cli import InputError, run_script, script_parser, seed
+from attention_dynamics.cli import InputError, add_options, run_script, script_parser, seed
 from attention_dynamics.preparation import (
     TOY,
     ReadReport,
@@ -69,7 +68,7 @@ from attention_dynamics.preparation import (
 )
 from attention_dynamics.runs.records import locked
 from attention_dynamics.storage.archives import Source
-from attention_dynamics.storage.files import write_json, write_pickle
+from attention_dynamics.storage.files import read_json, write_json, write_pickle
 from attention_dynamics.storage.pickles import load_pickle
 
 VECTORS = Path("data") / "w2v.pkl"
@@ -90,18 +89,12 @@ def parse_args(argv=None) -> argparse.Namespace:
     add_source_options(parser, "examples")
     parser.add_argument("--train", metavar="FILE", help="training texts: csv, tsv or jsonl")
     parser.add_argument("--test", metavar="FILE", help="test texts, in the same format")
-    parser.add_argument(
-        "--text_column",
-        default="text",
-        metavar="COLUMN",
-        help="column of the texts in --train and --test: a name in the header, or a 0-based number "
-        "if there is no header (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--label_column",
-        default="label",
-        metavar="COLUMN",
-        help="column of the labels, by name or number (default: %(default)s)",
+    header = "in --train and --test: a name in the header, or a 0-based number if there is none"
+    add_options(
+        parser,
+        text_column=(str, "text", f"column of the texts {header}"),
+        label_column=(str, "label", "column of the labels, by name or number"),
+        seed=(seed, 0, "random seed (split, order, toy corpus)"),
     )
     parser.add_argument(
         "--labels",
@@ -115,12 +108,6 @@ def parse_args(argv=None) -> argparse.Namespace:
         metavar="FILE",
         help="GloVe, fastText or word2vec text; vectors of the words of all datasets in data/ are "
         "stored in data/w2v.pkl",
-    )
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        default=0,
-        help="random seed (split, order, toy corpus; default: %(default)s)",
     )
     args = parser.parse_args(argv)
     args.dataset = canonical_name(args.dataset)
@@ -280,10 +267,7 @@ def _merge_vectors(args: argparse.Namespace, words: list[str]) -> dict[str, np.n
         return present
     wanted = set(words)
     for path in {*VECTORS.parent.glob("*_train.json")} - {data_paths(args.dataset)[0]}:
-        with open(path) as stream:
-            first = stream.readline()  # Corpus.write gives the vocabulary a line of its own
-            end = "}" if first.endswith("],\n") else stream.read()
-        wanted.update(json.loads(first.removesuffix(",\n") + end)["vocab"])
+        wanted.update(read_json(path, "data file")["vocab"])
     vectors = read_vectors(args.word_vectors, wanted)
     changed = [w for w, v in present.items() if not np.array_equal(vectors.get(w), v)]
     if changed and not args.overwrite:

@@ -31,7 +31,7 @@ from models import CONFIG_KEYS, AttentionClassifier
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from attention_dynamics.cli import InputError, count, run_script, script_parser, seed
+from attention_dynamics.cli import InputError, add_options, count, run_script, script_parser, seed
 from attention_dynamics.device import peak_memory_mb, set_seed, setup_device
 from attention_dynamics.runs.checkpoints import add_training_options, steps_to_save
 from attention_dynamics.runs.configs import read_config
@@ -49,17 +49,10 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--seed", type=seed, required=True, help="random seed (initialization and data order)"
     )
     parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
-    parser.add_argument(
-        "--steps",
-        type=count,
-        default=2000,
-        help="updates; the paper's grid: 4000 (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--test_set_size",
-        type=count,
-        default=4000,
-        help="number of leading test examples for the test accuracy (default: %(default)s)",
+    add_options(
+        parser,
+        steps=(count, 2000, "updates; the paper's grid: 4000"),
+        test_set_size=(count, 4000, "number of leading test examples for the test accuracy"),
     )
     parser.add_argument(
         "--pretrained_embeddings",

@@ -36,7 +36,7 @@ from attention_dynamics.analysis.dumping import (
 )
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged, batches_by_length, offsets_of
-from attention_dynamics.cli import InputError, count, run_script, script_parser
+from attention_dynamics.cli import InputError, add_options, count, run_script, script_parser
 from attention_dynamics.device import setup_device
 from attention_dynamics.runs.checkpoints import load_checkpoint
 from attention_dynamics.runs.configs import read_config
@@ -59,21 +59,14 @@ def parse_args(argv=None) -> argparse.Namespace:
         "none; without a value: all)",
     )
     parser.add_argument(
-        "--beam_size",
-        type=count,
-        default=BEAM_SIZE,
-        help="hypotheses per sentence in beam search; 1 is greedy decoding (default: %(default)s)",
-    )
-    parser.add_argument(
         "--include_train_subset",
         action="store_true",
         help="training pairs in addition, as many as validation pairs",
     )
-    parser.add_argument(
-        "--grad_bsize",
-        type=count,
-        default=16,
-        help="number of sentence pairs whose Δ is computed at once (default: %(default)s)",
+    add_options(
+        parser,
+        beam_size=(count, BEAM_SIZE, "hypotheses per sentence in beam search; 1 is greedy"),
+        grad_bsize=(count, 16, "number of sentence pairs whose Δ is computed at once"),
     )
     add_dump_options(parser)
     return parser.parse_args(argv)

@@ -20,7 +20,7 @@ from data import Pairs, load_dataset, token_pairs
 from scipy.sparse import csr_array
 from tqdm import tqdm
 
-from attention_dynamics.cli import count, run_script, script_parser
+from attention_dynamics.cli import add_options, count, run_script, script_parser
 from attention_dynamics.runs.outputs import output
 from attention_dynamics.runs.paths import ibm1_beta_path
 
@@ -31,12 +31,7 @@ _TOKEN_PAIRS = 1 << 22
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument("--dataset", required=True, help="name in data/, such as multi30k or toy")
-    parser.add_argument(
-        "--iterations",
-        type=count,
-        default=10,
-        help="iterations of expectation maximization (default: %(default)s)",
-    )
+    add_options(parser, iterations=(count, 10, "iterations of expectation maximization"))
     parser.add_argument(
         "--overwrite", action="store_true", help="replace an output that is up to date"
     )

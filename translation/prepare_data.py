@@ -57,7 +57,7 @@ from preparation.sources import (
 )
 from preparation.toy import SOURCE, TARGET, make_toy
 
-from attention_dynamics.cli import InputError, count, run_script, script_parser, seed
+from attention_dynamics.cli import InputError, add_options, count, run_script, script_parser, seed
 from attention_dynamics.preparation import (
     TOY,
     ReadReport,
@@ -117,12 +117,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         type=count,
         help=f"number of subword tokens (pieces) (default: {VOCAB_SIZE}; toy: {TOY_VOCAB_SIZE})",
     )
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        default=0,
-        help="random seed (split, toy languages; default: %(default)s)",
-    )
+    add_options(parser, seed=(seed, 0, "random seed (split, toy languages)"))
     args = parser.parse_args(argv)
     _check_options(args, parser)
     return args

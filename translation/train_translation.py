@@ -25,7 +25,7 @@ from models import CONFIG_KEYS, AttentionTranslator
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from attention_dynamics.cli import count, run_script, script_parser, seed
+from attention_dynamics.cli import add_options, count, run_script, script_parser, seed
 from attention_dynamics.device import peak_memory_mb, set_seed, setup_device
 from attention_dynamics.runs.checkpoints import add_training_options, steps_to_save
 from attention_dynamics.runs.configs import read_config
@@ -46,12 +46,8 @@ def parse_args(argv=None) -> argparse.Namespace:
         help="random seed (initialization, dropout and data order)",
     )
     parser.add_argument("--dataset", required=True, help="name in data/, such as multi30k or toy")
-    parser.add_argument(
-        "--epochs",
-        type=count,
-        default=20,
-        help="passes over the training pairs; the paper's grid: 20 to 40 (default: %(default)s)",
-    )
+    passes = "passes over the training pairs; the paper's grid: 20 to 40"
+    add_options(parser, epochs=(count, 20, passes))
     add_training_options(parser)
     return parser.parse_args(argv)
 

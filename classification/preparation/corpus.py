@@ -71,12 +71,9 @@ class Corpus:
         Ties are in order of first occurrence, train before test; words without one are left out.
         """
         both = np.concatenate([self.tokens[split] for split in SPLITS])
-        first = np.full(len(self.words), len(both))
-        # Assigned in reverse, so that the first occurrence is assigned last.
-        first[both[::-1]] = np.arange(len(both))[::-1]
+        present, first = np.unique(both, return_index=True)
         counts = np.bincount(self.tokens["train"], minlength=len(self.words))
-        order = np.lexsort((first, -counts))
-        order = order[first[order] < len(both)]
+        order = present[np.lexsort((first, -counts[present]))]
         new_index = np.empty(len(self.words), dtype=np.int32)
         new_index[order] = np.arange(len(order), dtype=np.int32)
         self.words = [self.words[old] for old in order]
