@@ -146,14 +146,26 @@ def length_columns(lengths: np.ndarray, unit: str) -> dict:
     }
 
 
-def print_summary(
-    dataset: str, splits: list[dict], totals: dict, notes: list[str], warnings: list[str]
-) -> None:
-    """Print the table of the splits and the totals; notes and warnings go to stderr."""
+def summarize_preparation(
+    args: argparse.Namespace,
+    argv: list[str] | None,
+    origin: dict,
+    splits: list[dict],
+    totals: dict,
+    notes: list[str],
+    warnings: list[str],
+) -> dict:
+    """Print the tables of splits and totals (notes and warnings go to stderr).
+
+    Returns the content of about.json; ``origin`` are its entries about the source.
+    """
     print(format_table(splits, digits=1))
     print()
-    print(format_table([{"": name, dataset: value} for name, value in totals.items()]))
+    print(format_table([{"": name, args.dataset: value} for name, value in totals.items()]))
     for one in notes:
         note(one)
     for warning in warnings:
         print(f"WARNING: {warning}", file=sys.stderr)
+    about = {"dataset": args.dataset, "command": preparation_command(argv), "seed": args.seed}
+    notices = {"notes": notes, "warnings": warnings}
+    return {**about, **origin, "splits": splits, **totals, **notices}

@@ -85,7 +85,7 @@ def main(argv=None) -> None:
     val = dataset.test.take(range(min(args.test_set_size, len(dataset.test))))
     path, vocab = embedding_beta_path(args.dataset, args.embed_dim), len(dataset.vocabulary)
     try:
-        losses = write_baseline(
+        write_baseline(
             path, args, dataset.checksum, len(dataset.train),
             lambda device: build(dataset.train, val, vocab, args.embed_dim, device),
         )  # fmt: skip
@@ -93,12 +93,6 @@ def main(argv=None) -> None:
         if "diverged" not in str(error):
             raise
         raise RunError(f"{error}; --lr {args.lr:g} may be too large") from None
-    if losses is not None:
-        best = int(np.argmin(losses))
-        print(
-            f"{path}: {vocab} words, lowest validation loss {losses[best] / len(val):.4f} per "
-            f"example after epoch {best} of {args.epochs}"
-        )
 
 
 if __name__ == "__main__":

@@ -61,10 +61,9 @@ from attention_dynamics.preparation import (
     file_facts,
     incomplete_warning,
     length_columns,
-    preparation_command,
-    print_summary,
     reserve_outputs,
     shared_warning,
+    summarize_preparation,
 )
 from attention_dynamics.runs.records import locked
 from attention_dynamics.storage.archives import Source
@@ -136,10 +135,10 @@ def main(argv=None) -> None:
         stack.enter_context(reserve_outputs(__file__, about_path, paths, args.overwrite))
         if args.word_vectors:
             stack.enter_context(locked(VECTORS))
-        _prepare(args, about_path, preparation_command(argv))
+        _prepare(args, argv, about_path)
 
 
-def _prepare(args: argparse.Namespace, about_path: Path, command: str) -> None:
+def _prepare(args: argparse.Namespace, argv: list[str] | None, about_path: Path) -> None:
     report = ReadReport()
     toy = make_toy(args.seed) if args.dataset == TOY else None
     origin, examples = ({"source": None}, toy.examples) if toy else _open(args, report)
@@ -180,7 +179,8 @@ def _prepare(args: argparse.Namespace, about_path: Path, command: str) -> None:
         "training examples that repeat an earlier one": repeated,
         "training examples that are in test": int(shared.sum()),
     }
-    print_summary(args.dataset, splits, totals, report.notes, warnings)
+    origin["word_vectors"] = file_facts(args.word_vectors) if args.word_vectors else None
+    about = summarize_preparation(args, argv, origin, splits, totals, report.notes, warnings)
 
     about_path.unlink(missing_ok=True)  # until all files are written, the set is not complete
     for split, path in zip(SPLITS, data_paths(args.dataset), strict=True):
@@ -189,17 +189,6 @@ def _prepare(args: argparse.Namespace, about_path: Path, command: str) -> None:
         write_json(Path("data") / "toy_truth.json", toy.truth, None)
     if args.word_vectors or not VECTORS.exists():
         write_pickle(VECTORS, vectors)
-    about = {
-        "dataset": args.dataset,
-        "command": command,
-        "seed": args.seed,
-        **origin,
-        "word_vectors": file_facts(args.word_vectors) if args.word_vectors else None,
-        "splits": splits,
-        **totals,
-        "notes": report.notes,
-        "warnings": warnings,
-    }
     write_json(about_path, about)
 
 

@@ -254,3 +254,33 @@ def refused(main, args: list[str]) -> str:
         main(args)
     assert "\n" not in str(error.value)
     return str(error.value)
+
+
+def assert_published_layout(ours: dict, golden: dict, **tolerance: float) -> None:
+    """Whether the dicts of two dumps hold the same examples, scores within ``tolerance``."""
+    for example, wanted in zip(ours["data"], golden["data"], strict=True):
+        assert example.keys() == wanted.keys()
+        for key, value in wanted.items():
+            if isinstance(value, np.ndarray):
+                np.testing.assert_allclose(example[key], value, **tolerance, err_msg=str(key))
+            else:
+                assert example[key] == value, key
+
+
+def assert_statistics(results: dict, golden: dict, baseline: float, tolerance_of) -> None:
+    """Whether statistics are the golden ones, within ``tolerance_of(key, name)``.
+
+    Golden baselines come from unseeded shuffles: both are within ``baseline`` of what is expected.
+    """
+    assert results.keys() == golden.keys()
+    for key, numbers in golden.items():
+        for name, value in numbers.items():
+            ours, what = results[key][name], f"{key} {name}"
+            if value is None:
+                assert ours is None, what
+            elif name == "baseline":
+                exact = results[key]["baseline_exact"]
+                assert [ours, value] == pytest.approx([exact, exact], abs=baseline), what
+            else:
+                tolerance = tolerance_of(key, name)
+                np.testing.assert_allclose(ours, value, rtol=0, atol=tolerance, err_msg=what)

@@ -8,13 +8,13 @@ sentence pair in the order of the data files, the numbers of words and the true 
 """
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from data import BOS, EOS, LAYOUTS, PAD
 from sentencepiece import SentencePieceProcessor
 
 from attention_dynamics.analysis.logs import Logs
-from attention_dynamics.analysis.ragged import Ragged, offsets_of
 from attention_dynamics.cli import InputError
 from attention_dynamics.names import GOLD, UNIFORM
 from attention_dynamics.storage.files import read_json
@@ -26,149 +26,116 @@ def truth_path(dataset: str) -> Path:
     return Path("data") / (layout.folder if layout else dataset) / "truth.json"
 
 
+class Pair(NamedTuple):
+    """A validation pair in the logs.
+
+    Attributes:
+        src, trg: of each source piece, and of each target after <s>, its word; -1 if it has none.
+        links: (target words, source words) bool, the true links.
+    """
+
+    src: np.ndarray
+    trg: np.ndarray
+    links: np.ndarray
+
+
 def true_cells(dataset: str, logs: Logs, pieces: SentencePieceProcessor) -> np.ndarray | None:
     """(scores,) bool: do the words of this target and source piece of a validation pair translate
     each other? None if the dataset has no truth.
     """
     if not truth_path(dataset).exists():
         return None
-    grid = WordGrid(logs, pieces)
-    cells = np.zeros(logs.num_scores, dtype=bool)  # the validation pairs come first
-    cells[grid.kept] = _true_links(dataset, logs, grid).values[grid.cell_of_kept]
-    return cells
+    parts = []
+    for pair in read_truth(dataset, logs, pieces):
+        in_words = (pair.trg >= 0)[:, None] & (pair.src >= 0)
+        parts.append((pair.links[np.ix_(pair.trg, pair.src)] & in_words).ravel())
+    cells = np.concatenate(parts)  # the validation pairs come first
+    return np.pad(cells, (0, logs.num_scores - len(cells)))
 
 
 def alignment_rows(dataset: str, logs: Logs, pieces: SentencePieceProcessor) -> list[dict]:
     """A row per checkpoint: the alignment error rate (AER) on the validation pairs.
 
     AER = 1 - 2 |A ∩ S| / (|A| + |S|), with S the true links (all of them sure) and A one link for
-    each target word, to the source word of the highest score. The score between two words is, for α
-    of the gold run, the sum over the pieces of the source word, for β of the uniform run the
-    highest of them; then in both the mean over the pieces of the target word. "chance" is the exact
-    expectation for source words drawn at random.
+    each target word, to the source word of the highest score (the first of equals). The score
+    between two words is, for α of the gold run, the sum over the pieces of the source word, for β
+    of the uniform run the highest of them; then in both the mean over the pieces of the target
+    word. "chance" is the exact expectation for source words drawn at random.
 
     Empty if the dataset has no truth; None where a run has no such checkpoint, or its scores are
     NaN. Raises InputError when the truth does not fit the logs.
     """
     if not truth_path(dataset).exists():
         return []
-    grid = WordGrid(logs, pieces)
-    links = _true_links(dataset, logs, grid)
-    chance = _rate((links.values / np.repeat(links.lengths, links.lengths)).sum(), links)
+    pairs = read_truth(dataset, logs, pieces)
+    size = sum(len(pair.links) + pair.links.sum() for pair in pairs)  # |A| + |S|
+    chance = 1 - 2 * sum(pair.links.mean(axis=1).sum() for pair in pairs) / size
+    ends = np.cumsum([len(pair.src) * len(pair.trg) for pair in pairs])
+
+    def error_rate(name: str, t: int, kind: str, over_source: np.ufunc) -> float | None:
+        values = logs.scores(name, t, kind, "val").values
+        if np.isnan(values).any():
+            return None
+        found = 0
+        for pair, scores in zip(pairs, np.split(values, ends[:-1]), strict=True):
+            best = word_scores(pair, scores, over_source).argmax(axis=1)
+            found += pair.links[np.arange(len(best)), best].sum()
+        return float(1 - 2 * found / size)
+
     rows = []
     for t in logs.iterations(GOLD):
-        alpha = grid.scores(logs.scores(GOLD, t, "alpha", "val"), np.add)
-        row = {"iteration": t, "α of normal_A": error_rate(alpha, links), "β of uniform": None}
-        if (UNIFORM, t, "beta") in logs.arrays:
-            beta = grid.scores(logs.scores(UNIFORM, t, "beta", "val"), np.maximum)
-            row["β of uniform"] = error_rate(beta, links)
-        rows.append({**row, "chance": chance})
+        row = {"iteration": t, "α of normal_A": error_rate(GOLD, t, "alpha", np.add)}
+        has_beta = (UNIFORM, t, "beta") in logs.arrays
+        row["β of uniform"] = error_rate(UNIFORM, t, "beta", np.maximum) if has_beta else None
+        rows.append({**row, "chance": float(chance)})
     return rows
 
 
-def error_rate(scores: Ragged, links: Ragged) -> float | None:
-    """AER of the first arg-max source word of each target word; None if a score is NaN.
+def word_scores(pair: Pair, scores: np.ndarray, over_source: np.ufunc) -> np.ndarray:
+    """(target words, source words), of the scores between all pieces of a pair.
 
-    Args:
-        scores: a row for each target word, a value for each source word of its sentence.
-        links: bool in the same places; True for a true link.
+    ``over_source``, np.add or np.maximum, joins the pieces of a source word; those of a target word
+    are averaged.
     """
-    if np.isnan(scores.values).any():
-        return None
-    return _rate(links.values[scores.argmax].sum(), links)
+    matrix = scores.astype(np.float64).reshape(len(pair.trg), len(pair.src))
+    matrix = matrix[pair.trg >= 0][:, pair.src >= 0]
+    trg, src = pair.trg[pair.trg >= 0], pair.src[pair.src >= 0]
+    joined = over_source.reduceat(matrix, np.unique(src, return_index=True)[1], axis=1)
+    total = np.add.reduceat(joined, np.unique(trg, return_index=True)[1], axis=0)
+    return total / np.bincount(trg)[:, None]
 
 
-def _rate(found: float, links: Ragged) -> float:
-    """AER when the links of the target words, one of each, include ``found`` true ones."""
-    return float(1 - 2 * found / (len(links) + links.values.sum()))
+def words_of(ids: np.ndarray, pieces: SentencePieceProcessor) -> np.ndarray:
+    """The word of each piece of a sentence, counted from 0; -1 for <pad>, <s> and </s>.
 
-
-class WordGrid:
-    """The (target word, source word) cells of the validation pairs, a row for each target word.
-
-    Attributes:
-        src_words, trg_words: (pairs,) words of each side of each pair.
-        offsets: (target words + 1,) where the cells of each target word begin.
-        kept: the scores of the validation pairs that are between words.
-        cell_of_kept: the cell that each of these belongs to.
+    A word starts at a piece that begins with "▁", and at the first piece.
     """
-
-    def __init__(self, logs: Logs, pieces: SentencePieceProcessor):
-        examples, rows = logs.examples("val"), logs.rows("val")
-        src, trg = logs.src.take(examples), logs.trg.take(examples)
-        src_word, self.src_words = word_places(src, pieces)
-        trg_word, self.trg_words = word_places(trg, pieces)
-        self.offsets = offsets_of(np.repeat(self.src_words, self.trg_words))
-
-        # Of each row of the logs, a target after <s>: its word, or -1.
-        row_pair = logs.row_example[rows.start : rows.stop]
-        row_word = Ragged(trg_word, trg.offsets).rest
-        # Of each score in a row: its source word, or -1.
-        of_source = Ragged(src_word, src.offsets).take(row_pair)
-        row = np.repeat(np.arange(len(of_source)), of_source.lengths)
-        self.kept = np.flatnonzero((of_source.values >= 0) & (row_word[row] >= 0))
-        row, source = row[self.kept], of_source.values[self.kept]
-        # The pieces of a source word stand side by side: runs of the same row and word.
-        new = (np.diff(row, prepend=-1) != 0) | (np.diff(source, prepend=-1) != 0)
-        self._runs = np.flatnonzero(new)
-        row, source = row[self._runs], source[self._runs]
-        first_target = np.cumsum(self.trg_words) - self.trg_words
-        self._cell = self.offsets[first_target[row_pair[row]] + row_word[row]] + source
-        self.cell_of_kept = self._cell[np.cumsum(new) - 1]
-
-    def scores(self, values: Ragged, over_source: np.ufunc) -> Ragged:
-        """Scores between words, of ``values``: all rows of the validation pairs in the logs.
-
-        ``over_source``, np.add or np.maximum, joins the pieces of a source word; those of a target
-        word are averaged.
-        """
-        of_words = over_source.reduceat(values.values[self.kept].astype(np.float64), self._runs)
-        total = np.bincount(self._cell, of_words, minlength=self.offsets[-1])
-        return Ragged(total / np.bincount(self._cell, minlength=self.offsets[-1]), self.offsets)
+    special = np.isin(ids, [PAD, BOS, EOS])
+    begins = np.array([pieces.id_to_piece(piece).startswith("▁") for piece in ids.tolist()])
+    starts = ~special & (begins | np.append(True, special[:-1]))
+    return np.where(special, -1, np.cumsum(starts) - 1)
 
 
-def word_places(ids: Ragged, pieces: SentencePieceProcessor) -> tuple[np.ndarray, np.ndarray]:
-    """(tokens,) the place of each piece's word in its sentence, and (sentences,) their words.
-
-    A word starts at a piece that begins with "▁"; <pad>, <s> and </s> have the place -1.
-    """
-    if ids.values.max() >= pieces.vocab_size():
-        raise InputError(
-            f"the logs hold piece {ids.values.max()}, but the vocabulary has "
-            f"{pieces.vocab_size()} pieces: prepare, train and dump the dataset again"
-        )
-    begins = np.array([pieces.id_to_piece(i).startswith("▁") for i in range(pieces.vocab_size())])
-    special = np.isin(ids.values, [PAD, BOS, EOS])
-    after_special = np.append(True, special[:-1])
-    after_special[ids.offsets[:-1]] = True
-    starts = ~special & (begins[ids.values] | after_special)
-    number = np.append(0, np.cumsum(starts))
-    before = number[ids.offsets[:-1]]
-    places = number[1:] - 1 - np.repeat(before, ids.lengths)
-    places[special] = -1
-    return places, number[ids.offsets[1:]] - before
-
-
-def _true_links(dataset: str, logs: Logs, grid: WordGrid) -> Ragged:
-    """The true links in the cells of ``grid``; InputError when they do not fit it."""
+def read_truth(dataset: str, logs: Logs, pieces: SentencePieceProcessor) -> list[Pair]:
+    """The validation pairs with their true links; InputError when these do not fit the logs."""
     path = truth_path(dataset)
     truth = read_json(path, "true alignment")
-    linked = np.zeros(grid.offsets[-1], dtype=bool)
-    first = 0
+    pairs = []
     try:
         for example in logs.examples("val"):
             place = int(logs.index[example])
-            src_words, trg_words = int(grid.src_words[example]), int(grid.trg_words[example])
-            if truth["words"]["val"][place] != [src_words, trg_words]:
-                raise IndexError
-            for src, trg in truth["links"]["val"][place]:
-                if not (0 <= src < src_words and 0 <= trg < trg_words):
+            src, trg = words_of(logs.src[example], pieces), words_of(logs.trg[example], pieces)[1:]
+            links = np.zeros((trg.max() + 1, src.max() + 1), dtype=bool)
+            for src_word, trg_word in truth["links"]["val"][place]:
+                if min(src_word, trg_word) < 0:
                     raise IndexError
-                linked[first + trg * src_words + src] = True
-            first += src_words * trg_words
+                links[trg_word, src_word] = True
+            if truth["words"]["val"][place] != [*links.shape[::-1]]:
+                raise IndexError
+            pairs.append(Pair(src, trg, links))
     except (KeyError, IndexError, TypeError, ValueError):
         raise InputError(
             f"true alignment {path} does not fit the logs of {dataset}: prepare, train and dump "
             "the dataset again"
         ) from None
-    return Ragged(linked, grid.offsets)
+    return pairs

@@ -77,16 +77,10 @@ def main(argv=None) -> None:
     args = parse_args(argv)
     dataset = load_dataset(args.dataset)
     path = translation_beta_path(args.dataset, args.embed_dim)
-    losses = write_baseline(
+    write_baseline(
         path, args, dataset.checksum, len(dataset.train),
         lambda device: build(dataset.train, dataset.val, dataset.vocab, args.embed_dim, device),
     )  # fmt: skip
-    if losses is not None:
-        best = int(np.argmin(losses))
-        print(
-            f"{path}: {dataset.vocab} pieces, lowest validation loss {losses[best]:.4f} per target "
-            f"after epoch {best} of {args.epochs}"
-        )
 
 
 if __name__ == "__main__":

@@ -68,10 +68,9 @@ from attention_dynamics.preparation import (
     file_facts,
     incomplete_warning,
     length_columns,
-    preparation_command,
-    print_summary,
     reserve_outputs,
     shared_warning,
+    summarize_preparation,
 )
 from attention_dynamics.runs.paths import check_name
 from attention_dynamics.storage.archives import Source
@@ -155,7 +154,7 @@ def main(argv=None) -> None:
     layout, languages = _layout(args)
     paths = [layout.about, layout.pieces, *layout.paths("train"), *layout.paths("val")]
     with reserve_outputs(__file__, layout.about.parent, paths, args.overwrite):
-        _prepare(args, layout, languages, preparation_command(argv))
+        _prepare(args, argv, layout, languages)
 
 
 def _layout(args: argparse.Namespace) -> tuple[Layout, Pair]:
@@ -175,7 +174,7 @@ def _layout(args: argparse.Namespace) -> tuple[Layout, Pair]:
     return Layout(args.dataset, "val", *languages), languages
 
 
-def _prepare(args: argparse.Namespace, layout: Layout, languages: Pair, command: str) -> None:
+def _prepare(args: argparse.Namespace, argv: list[str] | None, layout: Layout, languages: Pair):
     report = ReadReport()
     toy = make_toy(args.seed) if args.dataset == TOY else None
     if toy:
@@ -222,20 +221,8 @@ def _prepare(args: argparse.Namespace, layout: Layout, languages: Pair, command:
         **{f"{split} pairs dropped, a side empty": splits[split].dropped for split in splits},
         **duplicates,
     }
-    print_summary(args.dataset, rows, totals, report.notes, warnings)
-
-    about = {
-        "dataset": args.dataset,
-        "languages": [*languages],
-        "command": command,
-        "seed": args.seed,
-        **origin,
-        "vocab_size": vocab_size,
-        "splits": rows,
-        **totals,
-        "notes": report.notes,
-        "warnings": warnings,
-    }
+    origin |= {"languages": [*languages], "vocab_size": vocab_size}
+    about = summarize_preparation(args, argv, origin, rows, totals, report.notes, warnings)
     files[layout.about] = json_text(about).encode()
     if toy:
         truth = layout.about.with_name("truth.json")

@@ -25,7 +25,7 @@ from models import CONFIG_KEYS, AttentionTranslator
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from attention_dynamics.cli import add_options, count, run_script, script_parser, seed
+from attention_dynamics.cli import add_options, count, note, run_script, script_parser, seed
 from attention_dynamics.device import peak_memory_mb, set_seed, setup_device
 from attention_dynamics.runs.checkpoints import add_training_options, steps_to_save
 from attention_dynamics.runs.configs import read_config
@@ -135,7 +135,7 @@ def main(argv=None) -> None:
     dataset = load_dataset(args.dataset)
     for split, dropped in dataset.dropped.items():
         if dropped:
-            print(f"note: {split} pairs left out because a side is empty: {dropped:,}")
+            note(f"{split} pairs left out because a side is empty: {dropped:,}")
 
     model = AttentionTranslator(dataset.vocab, config, args.uniform).to(device)
 

@@ -45,12 +45,11 @@ def write_baseline(
     checksum: str,
     num_examples: int,
     build: Callable[[torch.device], Baseline],
-) -> list[float] | None:
+) -> None:
     """Train a baseline and write the ``beta()`` of its best epoch to ``path``, with a record.
 
     An output that is up to date is left alone; an interrupted training resumes. ``build`` is called
-    after seeding if there is something to do. Returns the validation losses after 0, 1, ... epochs;
-    None if the output was up to date.
+    after seeding if there is something to do.
     """
     set_seed(args.seed)
     device = setup_device(args.device, args.threads)
@@ -59,12 +58,16 @@ def write_baseline(
     with output(path, settings, args.overwrite) as out:
         if out.is_current:
             print(f"{path} is up to date; --overwrite trains it again")
-            return None
+            return
         baseline = build(device)
         losses = train_baseline(*baseline, num_examples, args, out.state_path, settings)
         beta = baseline[0].beta().cpu().numpy()
-        out.write(beta, {"best_epoch": int(np.argmin(losses)), "validation_losses": losses})
-    return losses
+        best = int(np.argmin(losses))
+        out.write(beta, {"best_epoch": best, "validation_losses": losses})
+    print(
+        f"{path}: {len(beta)} words, lowest validation loss {losses[best]:.4f} after epoch {best} "
+        f"of {args.epochs}"
+    )
 
 
 def train_baseline(

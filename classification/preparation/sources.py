@@ -213,10 +213,8 @@ def _read_trees(source: Source) -> Iterator[Example]:
         for number, line in enumerate(text_lines(stream, where), 1):
             # Only ASCII white space ends a line: a leaf may end in, or hold, a no-break space.
             line = line.strip(" \t\r\n")
-            tree, leaves = (
-                re.match(r"\(([0-4]) .*\)$", line),
-                re.findall(r"\([0-4] ([^()]+)\)", line),
-            )
+            tree = re.match(r"\(([0-4]) .*\)$", line)
+            leaves = re.findall(r"\([0-4] ([^()]+)\)", line)
             if line and (not tree or not leaves or line.count("(") != line.count(")")):
                 raise InputError(
                     f"{where} line {number} is not a sentiment tree such as (3 (2 It) (4 shines)): "

@@ -1,6 +1,5 @@
 """The classification scripts on a small dataset: training, dumps, baselines, the whole chain."""
 
-import json
 import pickle
 import sys
 from pathlib import Path
@@ -174,21 +173,14 @@ def test_batches_follow_the_rule(classification):
     assert len(next(classification.train_classifier.batches(2, 3, 1, seed=5))) == 3
 
 
-def test_the_same_seed_gives_the_same_bytes(small_set, classification):
+def test_the_same_seed_gives_the_same_bytes_whatever_is_saved(small_set, classification):
     first = train(classification)
     assert sorted(first) == ["model0", "model11"]
-    assert train(classification) == first
+    often = train(classification, 20, "--save_every", "1", "--test_set_size", "3")
+    assert len(set(often.values())) == 12
+    assert {name: often[name] for name in first} == first
     other = train(classification, 21, folder=FOLDER.replace("20", "21"))
     assert other["model11"] != first["model11"]
-
-
-def test_saving_and_evaluating_change_no_weight(small_set, classification):
-    plain = train(classification)
-    often = train(classification, 20, "--save_every", "1", "--test_set_size", "3")
-    assert len(often) == 12
-    assert often["model0"] == plain["model0"]
-    assert often["model11"] == plain["model11"]
-    assert len(set(often.values())) == 12
 
 
 def test_checkpoints_are_taken_before_their_update(small_set, classification):
@@ -360,13 +352,6 @@ def test_train_dump_baselines_collect(small_set, classification, capsys):
     before = Path("results/r.pkl").read_bytes()
     collect(args)
     assert Path("results/r.pkl").read_bytes() == before
-
-    capsys.readouterr()
-    collect([*args, "--format", "json"])
-    records = json.loads(capsys.readouterr().out)
-    unif = [r for r in records if r["statistic"] == "agr_unif" and r["split"] == "val"]
-    value = results["small", "top 5% match", "val", "test_acc"]["agr_unif"]
-    assert unif[0]["value"] == value
     for fmt, mark in (("markdown", "|"), ("latex", "\\toprule"), ("csv", "dataset,metric,split")):
         collect([*args, "--format", fmt])
         assert mark in capsys.readouterr().out

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from conftest import assert_published_layout, assert_statistics
 
 from attention_dynamics.analysis.logs import load_logs
 from attention_dynamics.storage.pickles import load_pickle
@@ -36,14 +37,7 @@ def test_the_published_layout_option_gives_the_published_file(
         ours = pickle.load(stream)
     theirs = load_pickle("golden/Furd_logs.pkl")
     assert ours["metas"] == theirs["metas"]
-    assert len(ours["data"]) == len(theirs["data"])
-    for example, golden in zip(ours["data"], theirs["data"], strict=True):
-        assert example.keys() == golden.keys()
-        for key, value in golden.items():
-            if isinstance(value, np.ndarray):
-                np.testing.assert_allclose(example[key], value, rtol=0, atol=TOLERANCE)
-            else:
-                assert example[key] == value
+    assert_published_layout(ours, theirs, rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("logs", ["dumped", "published"])
@@ -60,20 +54,10 @@ def test_the_statistics(golden_classification, classification, logs):
     classification.collect_classification_stats.main(
         ["--datasets", "Furd", "--out_file", "results.pkl", *both]
     )
-    results, golden = load_pickle("results.pkl"), load_pickle("stats_grad_unflipped.pkl")
-    assert results.keys() == golden.keys()
-    for key, numbers in golden.items():
-        for name, value in numbers.items():
-            ours = results[key][name]
-            if value is None:
-                assert ours is None, (key, name)
-            elif name == "baseline":
-                assert ours == pytest.approx(results[key]["baseline_exact"], abs=0.06)
-                assert value == pytest.approx(results[key]["baseline_exact"], abs=0.06)
-            else:
-                # tau averages differ by summation order only, unless a tie of two float32 scores
-                # is broken differently by our dump's rounding: none here.
-                np.testing.assert_allclose(ours, value, rtol=0, atol=1e-9, err_msg=f"{key} {name}")
+    # tau averages differ by summation order only, unless a tie of two float32 scores is broken
+    # differently by our dump's rounding: none here.
+    golden = load_pickle("stats_grad_unflipped.pkl")
+    assert_statistics(load_pickle("results.pkl"), golden, 0.06, lambda key, name: 1e-9)
 
 
 def test_departure_1_the_double_negation_changes_only_grad(golden_classification):

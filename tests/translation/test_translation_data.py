@@ -13,7 +13,7 @@ from sentencepiece import SentencePieceProcessor
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import InputError
-from attention_dynamics.storage.files import write_json
+from attention_dynamics.storage.files import read_json, write_json
 
 NEWS = "news_commentary_v14_en_nl"
 LANGUAGES = ["--src_lang", "de", "--trg_lang", "en"]
@@ -40,7 +40,7 @@ def pairs_of(translation, dataset: str) -> dict[str, list[tuple[str, str]]]:
 
 
 def about(folder: Path, name: str) -> dict:
-    return json.loads((folder / "data" / name / "about.json").read_text())
+    return read_json(folder / "data" / name / "about.json")
 
 
 def text(language: str, count: int, start: int = 0) -> list[str]:
@@ -216,9 +216,6 @@ def test_prepare_own_files(prepare, own, folder, translation, capsys):
     facts = about(folder, "mine")
     assert facts["languages"] == ["de", "en"]
     assert facts["train"][0]["name"] == "train.de"
-    assert len(facts["train"][0]["sha256"]) == 64
-    # The folders of the machine it was made on are not in it.
-    assert str(folder) not in json.dumps(facts)
     assert facts["command"].startswith("python prepare_data.py --dataset mine --vocab_size 40")
 
     dataset = translation.data.load_dataset("mine")
@@ -303,9 +300,6 @@ def test_prepare_downloads_multi30k(prepare, folder, hub, capsys):
     printed = capsys.readouterr().err
     assert "downloaded at --revision newest" in printed
     assert "train has 60 pairs, the complete public distribution 29,000" in printed
-    prepare("multi30k", "--download", "--revision", "0123", "--overwrite")
-    assert hub.asked[1] == ("bentrevett/multi30k", "0123")
-    assert about(folder, "multi30k")["notes"] == []
 
 
 def test_prepare_downloads_a_named_repository(prepare, folder, hub):
@@ -332,31 +326,19 @@ def test_prepare_rejects_a_repository_of_another_form(prepare, hub):
 # --- Errors
 
 GOOD = lines(text("de", 3))
+FOUR = dict.fromkeys(("train.de", "train.en", "val.de", "val.en"), GOOD)
 
 
 @pytest.mark.parametrize(
     ("dataset", "files", "message"),
     [
+        ("multi30k", {"train.de": GOOD}, "not look like multi30k: expected train.de, .* holds"),
         (
             "multi30k",
-            {"train.de": GOOD, "train.en": GOOD, "val.de": GOOD},
-            "does not look like multi30k: expected train.de, train.en, val.de and val.en.* holds",
+            {**FOUR, "val.en": GOOD + "x\n"},
+            "val.de has 3 sentences, but .*val.en has 4",
         ),
-        (
-            "multi30k",
-            {"train.de": GOOD, "train.en": GOOD + "x\n", "val.de": GOOD, "val.en": GOOD},
-            "source:train.de has 3 sentences, but .*source:train.en has 4: they must be aligned",
-        ),
-        (
-            "multi30k",
-            {"train.de": b"gut\nsch\xf6n\n", "train.en": GOOD, "val.de": GOOD, "val.en": GOOD},
-            "source:train.de is not UTF-8 text: line 2, byte 7",
-        ),
-        (
-            "iwslt14",
-            {"train.de": GOOD},
-            "not look like iwslt14: expected train.{de,en} beside",
-        ),
+        ("iwslt14", {"train.de": GOOD}, "not look like iwslt14: expected train.{de,en} beside"),
         (NEWS, {"en-nl.tsv": "a\tb\nc\td\te\n"}, "en-nl.tsv line 2 has 3 columns, but a line is"),
         (NEWS, {"v14.en-pt.tsv": "a\tb\n"}, "does not look like news_commentary_v14_en_nl"),
         (NEWS, {"a.en": GOOD, "b.en": GOOD, "a.nl": GOOD}, r"more than one such file \(a.en, b.en"),
@@ -367,17 +349,6 @@ def test_prepare_names_the_mistake_of_a_source(prepare, folder, dataset, files, 
         write(folder / "source" / name, content)
     with pytest.raises(InputError, match=message):
         prepare(dataset, "--source", folder / "source")
-    assert not (folder / "data").exists()
-
-
-def test_prepare_names_a_missing_file_and_a_directory_of_several(translation, folder):
-    options = ["--dataset", "mine", *LANGUAGES, "--train", "a.de", "a.en", "--val_size", "1"]
-    write(folder / "a.de", GOOD)
-    assert "source a.en does not exist" in refused(translation.prepare_data.main, options)
-    write(folder / "a.en/x", GOOD)
-    write(folder / "a.en/y", GOOD)
-    message = refused(translation.prepare_data.main, options)
-    assert "--train must be one file, but a.en holds x, y" in message
     assert not (folder / "data").exists()
 
 
@@ -431,7 +402,7 @@ def test_toy_files(folder, translation, toys):
     toy, prepared = toys[0], pairs_of(translation, "toy")
     for split, pairs in toy.pairs.items():
         assert [tuple(side.split() for side in pair) for pair in prepared[split]] == pairs
-    truth = json.loads((folder / "data/toy/truth.json").read_text())
+    truth = read_json("data/toy/truth.json")
     assert truth["links"]["val"] == [[list(link) for link in links] for links in toy.links["val"]]
     assert truth["words"]["val"] == [[len(src), len(trg)] for src, trg in toy.pairs["val"]]
     # Nearly all words are one piece: 0.932 to 0.935 of the tokens with the seeds 0 to 5.
@@ -469,9 +440,6 @@ class Pieces:
     """A vocabulary of few pieces: the part of sentencepiece's interface that is asked for."""
 
     LIST = ("<pad>", "<s>", "</s>", "<unk>", "▁a", "b", "▁c", "▁", "▁X", "▁Y", "z")
-
-    def vocab_size(self):
-        return len(self.LIST)
 
     def id_to_piece(self, piece):
         return self.LIST[piece]
@@ -534,10 +502,11 @@ def test_alignment_error_rate_by_hand(folder, translation):
 
 def test_words_of_pieces(translation):
     """A lone "▁" begins a word, and so does the first piece after <s> whatever it is."""
-    ids = Ragged.from_rows([[1, 7, 3, 5, 4, 2, 0, 0], [1, 5, 6, 2]])
-    places, words = translation.alignment.word_places(ids, Pieces())
-    assert places.tolist() == [-1, 0, 0, 0, 1, -1, -1, -1, -1, 0, 1, -1]
-    assert words.tolist() == [2, 2]
+    for ids, words in (
+        ([1, 7, 3, 5, 4, 2, 0, 0], [-1, 0, 0, 0, 1, -1, -1, -1]),
+        ([1, 5, 6, 2], [-1, 0, 1, -1]),
+    ):
+        assert translation.alignment.words_of(np.array(ids), Pieces()).tolist() == words
 
 
 @pytest.mark.parametrize(
@@ -548,35 +517,3 @@ def test_alignment_rejects_a_truth_that_does_not_fit_the_logs(folder, translatio
     write_truth(folder, links, words)
     with pytest.raises(InputError, match=r"data/mine/truth.json does not fit the logs of mine"):
         translation.alignment.alignment_rows("mine", small_logs(ALPHA, BETA), Pieces())
-
-
-@pytest.mark.parametrize("right", [True, False])
-def test_toy_truth_scored_against_itself(folder, translation, right):
-    """Attention on the true words has AER 0, on the others 1; chance as drawn at random."""
-    translation.prepare_data.main([])
-    dataset = translation.data.load_dataset("toy")
-    truth = json.loads((folder / "data/toy/truth.json").read_text())["links"]["val"]
-    # In reverse order, so that the place in the file is not the place in the logs.
-    index = np.arange(len(dataset.val))[::-1].copy()
-    val = dataset.val.take(index)
-    logs = Logs("toy", val.src, val.trg, {"val": 300, "train": 0}, index)
-    places = translation.alignment.word_places
-    (src_word, _), (trg_word, _) = places(val.src, dataset.pieces), places(val.trg, dataset.pieces)
-    src_word, trg_word = Ragged(src_word, val.src.offsets), Ragged(trg_word, val.trg.offsets)
-    alpha, drawn = [], []
-    random = np.random.default_rng(0)
-    for number, place in enumerate(index):
-        true_src = {t: s for s, t in truth[place]}
-        for word in trg_word[number][1:]:
-            # A true word shares its 1 among its pieces, so that they must be summed.
-            true = src_word[number] == true_src.get(word, -2)
-            scores = (true == right) / max(1, true.sum())
-            scores[src_word[number] < 0] = 5
-            alpha.append(scores)
-            drawn.append(random.random(len(scores)))
-    logs.arrays["normal_A", 0, "alpha"] = np.concatenate(alpha)
-    logs.arrays["normal_A", 5, "alpha"] = np.concatenate(drawn)
-    rows = translation.alignment.alignment_rows("toy", logs, dataset.pieces)
-    assert rows[0]["α of normal_A"] == pytest.approx(0 if right else 1, abs=1e-12)
-    # 2,500 target words: a standard error of 0.006.
-    assert rows[1]["chance"] == pytest.approx(rows[1]["α of normal_A"], abs=0.02)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conftest import assert_published_layout, assert_statistics, copy_golden
 
 from attention_dynamics.analysis.logs import load_logs
 from attention_dynamics.storage.pickles import load_pickle
@@ -95,8 +96,6 @@ def test_the_reference_gives_every_score(golden_logs, plain_translation, name, i
 @pytest.fixture(scope="module")
 def dumped(tmp_path_factory, translation) -> Path:
     """A working directory in which eval_dump has run on all golden checkpoints, BLEU included."""
-    from conftest import copy_golden
-
     with pytest.MonkeyPatch.context() as monkeypatch:
         torch.set_num_threads(1)
         folder = copy_golden("translation", tmp_path_factory.mktemp("golden"), monkeypatch)
@@ -149,21 +148,12 @@ def test_the_published_layout_option_gives_the_published_file(golden_translation
     theirs = load_pickle(f"golden/{DATASET}_logs.pkl")
     assert ours["metas"].keys() == {key for key in theirs["metas"] if not key[2].endswith("bleu")}
     assert len(ours["data"]) == len(theirs["data"]) == 84
-    for example, golden in zip(ours["data"], theirs["data"], strict=True):
-        assert example.keys() == golden.keys()
-        for key, value in golden.items():
-            if isinstance(value, np.ndarray):
-                assert_scores(example[key], value, key)
-            else:
-                assert example[key] == value, key
+    assert_published_layout(ours, theirs, **TOLERANCE)
 
 
 @pytest.mark.parametrize("logs", ["dumped", "published"])
 def test_the_statistics(dumped, translation, monkeypatch, tmp_path, logs):
-    """All statistics, from our dump and from the published file.
-
-    ``baseline`` came from unseeded shuffles: it is only held near its exact expectation.
-    """
+    """All statistics, from our dump and from the published file."""
     monkeypatch.chdir(tmp_path)
     Path("outputs").mkdir()
     source = dumped / ("outputs" if logs == "dumped" else "golden")
@@ -174,24 +164,13 @@ def test_the_statistics(dumped, translation, monkeypatch, tmp_path, logs):
     translation.collect_translation_stats.main(
         ["--datasets", DATASET, "--out_file", "results.pkl", *all_results]
     )
-    results, golden = load_pickle("results.pkl"), load_pickle(dumped / "stats.pkl")
-    assert results.keys() == golden.keys()
-    for key, numbers in golden.items():
-        for name, value in numbers.items():
-            ours = results[key][name]
-            if value is None:
-                assert ours is None, (key, name)
-            elif name == "baseline":
-                assert ours == pytest.approx(results[key]["baseline_exact"], abs=0.02), key
-                assert value == pytest.approx(results[key]["baseline_exact"], abs=0.02), key
-            else:
-                tolerance = 1e-9  # averages differ by summation order
-                if name in ("best_perf", "alpha_perfs") or name.startswith("xi_"):
-                    tolerance = ACCURACY["abs"]
-                elif logs == "dumped" and key[1] == "kendall tau":
-                    # Two scores of a row that are one float32 there and two here, or the other way
-                    # round, move tau by about 1e-5; a wrong row would move it by 1e-3.
-                    tolerance = 1e-4
-                np.testing.assert_allclose(
-                    ours, value, rtol=0, atol=tolerance, err_msg=f"{key} {name}"
-                )
+
+    def tolerance_of(key: tuple, name: str) -> float:
+        if name in ("best_perf", "alpha_perfs") or name.startswith("xi_"):
+            return ACCURACY["abs"]
+        # Two scores of a row that are one float32 there and two here, or the other way round, move
+        # tau by about 1e-5; a wrong row would move it by 1e-3. Averages differ by summation order.
+        return 1e-4 if logs == "dumped" and key[1] == "kendall tau" else 1e-9
+
+    golden = load_pickle(dumped / "stats.pkl")
+    assert_statistics(load_pickle("results.pkl"), golden, 0.02, tolerance_of)

@@ -178,7 +178,7 @@ def test_an_empty_line_is_left_out_with_a_note(small, translation, capsys):
     train = translation.data.load_dataset("small").train
     assert len(train) == 39 and train.references[0] == lines[0]  # no byte-order mark
     translation.train_translation.main(TRAIN)
-    assert "train pairs left out because a side is empty: 1\n" in capsys.readouterr().out
+    assert "train pairs left out because a side is empty: 1\n" in capsys.readouterr().err
 
 
 def test_pieces_that_do_not_fit_the_checkpoints(small, translation):
