@@ -46,7 +46,9 @@ def parse_args(argv=None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def dump(model: AttentionClassifier, split, device) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def dump(
+    model: AttentionClassifier, split: Split, device
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """α, β, Δ, each (tokens,) float32 in ``split``'s order; whether each example is correct."""
     scores = {kind: np.empty(len(split.ids.values), np.float32) for kind in KINDS}
     correct = np.empty(len(split), dtype=bool)
@@ -62,16 +64,6 @@ def dump(model: AttentionClassifier, split, device) -> tuple[dict[str, np.ndarra
         for kind, values in zip(KINDS, (output.alpha, output.beta, grad), strict=True):
             scores[kind][place] = values.detach().cpu().numpy()
     return scores, correct
-
-
-def dump_checkpoint(
-    path: Path, model: AttentionClassifier, split: Split, num_val: int, device: torch.device
-) -> dict:
-    """Scores and accuracies of the checkpoint at ``path``, as ``dump_checkpoints`` takes them."""
-    load_checkpoint(path, model)
-    scores, correct = dump(model, split, device)
-    accuracies = {"test_acc": correct[:num_val].mean(), "train_acc": correct[num_val:].mean()}
-    return {"scores": scores, "metas": {name: float(acc) for name, acc in accuracies.items()}}
 
 
 def main(argv=None) -> None:
@@ -111,21 +103,15 @@ def main(argv=None) -> None:
             splits={"val": num_val, "train": len(sample)},
             index=np.array([*range(num_val), *sample]),
         )
-        models = {
-            uniform: AttentionClassifier(len(dataset.vocabulary), config, uniform).to(device)
-            for uniform in {entry["uniform"] for entry in entries}
-        }
-        for model in models.values():
-            model.requires_grad_(False)
 
         def score_checkpoint(entry: dict, path: Path) -> dict:
-            return dump_checkpoint(path, models[entry["uniform"]], split, num_val, device)
+            model = AttentionClassifier(len(dataset.vocabulary), config, entry["uniform"])
+            load_checkpoint(path, model.to(device).requires_grad_(False))
+            scores, correct = dump(model, split, device)
+            metas = {"test_acc": correct[:num_val].mean(), "train_acc": correct[num_val:].mean()}
+            return {"scores": scores, "metas": {name: float(acc) for name, acc in metas.items()}}
 
-        def train_set() -> list[tuple]:
-            ids, labels = dataset.train.ids, dataset.train.labels
-            return [(ids[i].tolist(), int(labels[i])) for i in range(len(labels))]
-
-        return logs, score_checkpoint, train_set
+        return logs, score_checkpoint, (dataset.train.ids, dataset.train.labels)
 
     dump_checkpoints(args, {**settings, "checkpoints": described}, checkpoints, prepare)
 

@@ -25,14 +25,11 @@ def planted_mask(dataset: str, logs: Logs) -> np.ndarray | None:
             for example in logs.examples(split):
                 start, stop = logs.src.offsets[example : example + 2]
                 # Positions count words; the source begins with <bos>.
-                words = positions[int(logs.index[example])]
-                inside = range(stop - start - 2)
-                if type(words) is not list or not all(
-                    type(word) is int and word in inside for word in words
-                ):
+                words = np.array(positions[int(logs.index[example])], dtype=np.int64)
+                if ((words < 0) | (words >= stop - start - 2)).any():
                     raise IndexError
-                marked[start + 1 + np.array(words, dtype=np.int64)] = True
-        except (KeyError, IndexError, TypeError):
+                marked[start + 1 + words] = True
+        except (KeyError, IndexError, TypeError, ValueError):
             raise InputError(
                 f"planted truth {path} does not fit the logs of {dataset}: prepare, train and dump "
                 "the dataset again"

@@ -152,13 +152,9 @@ def main(argv=None) -> None:
         index = np.array([*range(num_val), *sample])
         sizes = {split: len(some) for split, some in splits.items()}
         logs = Logs(dataset=args.dataset, src=pairs.src, trg=pairs.trg, splits=sizes, index=index)
-        models = {
-            uniform: AttentionTranslator(dataset.vocab, config, uniform).to(device)
-            for uniform in {entry["uniform"] for entry in entries}
-        }
 
         def score_checkpoint(entry: dict, path: Path) -> dict:
-            model = models[entry["uniform"]]
+            model = AttentionTranslator(dataset.vocab, config, entry["uniform"]).to(device)
             load_checkpoint(path, model)
             grad_bsize = args.grad_bsize if entry["calculate_grad"] else None
             scores, correct, loss = dump(model, pairs, device, grad_bsize)
@@ -176,11 +172,7 @@ def main(argv=None) -> None:
                     metas[f"{split}_bleu"], signature = bleu(hypotheses, some.references)
             return {"scores": scores, "metas": metas, "signature": signature}
 
-        def train_set() -> list[tuple]:
-            src, trg = dataset.train.src, dataset.train.trg
-            return [(src[i].tolist(), trg[i].tolist()) for i in range(len(src))]
-
-        return logs, score_checkpoint, train_set
+        return logs, score_checkpoint, (dataset.train.src, dataset.train.trg)
 
     def summarize(parts: list[dict]) -> dict:
         signatures = [part["signature"] for part in parts if part["signature"]]

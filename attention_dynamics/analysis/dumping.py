@@ -104,7 +104,7 @@ def dump_checkpoints(
     args: argparse.Namespace,
     settings: dict,
     checkpoints: list[tuple[dict, Path, dict]],
-    prepare: Callable[[], tuple[Logs, ScoreCheckpoint, Callable[[], list[tuple]]]],
+    prepare: Callable[[], tuple[Logs, ScoreCheckpoint, tuple]],
     summarize: Callable[[list[dict]], dict] = lambda _: {},
 ) -> dict | None:
     """Write outputs/{dataset}_logs.pkl; a dump that is up to date is left alone.
@@ -115,8 +115,8 @@ def dump_checkpoints(
         args: options of ``eval_dump.py``.
         settings: everything that determines the dump.
         checkpoints: (entry of the log config, path, settings of its partial result).
-        prepare: returns the logs without scores, the function that scores a checkpoint, and one
-            that returns the training set for :func:`published_layout`; called if needed.
+        prepare: returns the logs without scores, the function that scores a checkpoint, and the
+            sources and targets of the training set; called if needed.
         summarize: what the checkpoints gave, without their scores -> results for the record.
 
     Returns the results in the record; None if the dump was up to date. Raises InputError if scores
@@ -128,11 +128,14 @@ def dump_checkpoints(
             count = len(checkpoints)
             print(f"{path} is up to date with its {count} checkpoint(s); --overwrite dumps again")
             return None
-        logs, score_checkpoint, train_set = prepare()
+        logs, score_checkpoint, (src, trg) = prepare()
         results = summarize(_fill(logs, checkpoints, score_checkpoint, out))
         results = {"peak_memory_mb": peak_memory_mb(), **results}
-        ours = args.layout == "ours"
-        out.write(logs_content(logs) if ours else published_layout(logs, train_set()), results)
+        if args.layout == "ours":
+            out.write(logs_content(logs), results)
+        else:
+            train_set = [(src[i].tolist(), trg[i].tolist()) for i in range(len(src))]
+            out.write(published_layout(logs, train_set), results)
     print(
         f"{path}: {len(checkpoints)} checkpoint(s), {logs.splits['val']} val and "
         f"{logs.splits['train']} train examples, peak memory {results['peak_memory_mb']:.0f} MB"

@@ -111,6 +111,16 @@ def copying(file: str) -> str:
     return _markdown([sections.success_table(rows)[0], *sections.fisher_tables(rows)])
 
 
+def heads(file: str) -> str:
+    """How many of the heads that multihead.py tried are good and bad; those with several orders."""
+    results = read_object(Path(file), "results")["results"]
+    selected = [
+        tables.Table("Heads tried", results["heads"]),
+        tables.Table("Heads tried with several orders of the data", results["orders"]),
+    ]
+    return _markdown([table for table in selected if table.rows])
+
+
 def papa(file: str) -> str:
     """Scores and drops with constant heads in a results file of collect_papa_stats.py."""
     return _markdown(sections.papa_tables(read_object(Path(file), "results")))
@@ -248,7 +258,8 @@ GENERATORS: dict[str, Callable[..., str]] = {
     **{
         f.__name__: f
         for f in (
-            findings, datasets, copying, papa, departures, reproduce, times, benchmarks, modules,
+            findings, datasets, copying, heads, papa, departures, reproduce, times, benchmarks,
+            modules,
         )
     },
 }  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from attention_dynamics.cli import InputError, RunError
+from attention_dynamics.reporting.blocks import GENERATORS
 from attention_dynamics.runs.outputs import load_state, save_state
 from attention_dynamics.storage.files import read_json, sha256, write_pickle
 from attention_dynamics.storage.pickles import load_pickle
@@ -138,6 +139,7 @@ def test_multihead_reports_on_the_heads_tried(multihead, capsys):
     assert counts == [(1, 4), (1, 4), (2, 4), (2, 5)] and results["undecided"] == 1
     assert results["heads"][0]["low"] == pytest.approx(0.0456, abs=1e-4)  # Wilson, 1 of 4
     assert [*results["orders"][2].values()] == [2, 2, 1, 1, 0, None]
+    assert "| bad " in GENERATORS["heads"]("interrupted/multihead.json")
     assert "heads tried: 5, of which 1 undecided" in capsys.readouterr().out
     with pytest.raises(InputError, match="nowhere holds no head that has been tried"):
         multihead.main([*OPTIONS, "--folder", "nowhere", "--report"])

@@ -160,15 +160,6 @@ def test_a_full_disk_names_the_file_and_leaves_nothing_half_written(small_set):
     assert os.listdir(folder) == ["unfinished.json"]
 
 
-def test_checkpoints_of_other_data_are_refused(small_set, classification):
-    """Their word indices would mean other words."""
-    classification.train_classifier.main([*TRAIN[:2], "--seed", "20", "--steps", "12"])
-    write_json("configs/small_log.json", read_json("configs/small_log.json")[:1])
-    spoil(lambda content: content["XY"].reverse())
-    message = refused(classification.eval_dump.main, ["--dataset", "small"])
-    assert "seed=20,normal was trained on data that does not match the current data" in message
-
-
 def test_baselines_of_other_data_are_refused(small_set, classification):
     train_and_dump(classification)
     classification.logistic_beta.main(["--dataset", "small"])
