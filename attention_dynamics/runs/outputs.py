@@ -94,8 +94,8 @@ def output(
                     "malformed; --overwrite replaces it"
                 )
             if not replace_stale:
-                check_same_settings(f"{path} exists and is", out.record["settings"], settings)
-            print(f"{path} is out of date or differs from its record: it is made again")
+                check_same_settings(f"{path} exists", out.record["settings"], settings)
+            print(f"{path} is out of date or does not match its record: recomputing it")
         out.is_current = out.is_current and not overwrite
         if overwrite or out.is_current:
             out.remove_unfinished()

@@ -70,9 +70,9 @@ def differences(earlier: dict, now: dict) -> str:
 
 
 def check_same_settings(what: str, earlier: dict, now: dict) -> None:
-    """Raise InputError "{what} of other settings ..." if the settings differ."""
+    """Raise InputError "{what} with different settings ..." if the settings differ."""
     if differing := differences(earlier, now):
-        raise InputError(f"{what} of other settings ({differing}); --overwrite replaces it")
+        raise InputError(f"{what} with different settings ({differing}); --overwrite replaces it")
 
 
 def begin_run(folder: Path, settings: dict, overwrite: bool) -> bool:

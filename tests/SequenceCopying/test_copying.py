@@ -305,7 +305,7 @@ def test_seq2seq_rejects_wrong_options(copying, capsys, args, part):
     ("args", "part"),
     [
         (["--exp_name", "a/b"], "--exp_name 'a/b' must have a plain name"),
-        (["--exp_name", "small", "--bi"], "other settings (bi was False, is True)"),
+        (["--exp_name", "small", "--bi"], "settings (bi was False, is True)"),
         (["--exp_name", "corrupt"], "logs/corrupt.json is missing or malformed"),
         (["--num_vocab", "4"], "--num_vocab: too small for --no_rep"),
     ],

@@ -191,9 +191,9 @@ def test_multihead_rejects_a_corrupt_restart_folder(multihead, name):
 
 
 def test_multihead_rejects_other_settings(multihead, capsys):
-    with pytest.raises(InputError, match=r"other settings \(seed was 0, is 1\)"):
+    with pytest.raises(InputError, match=r"settings \(seed was 0, is 1\)"):
         multihead.main([*OPTIONS, "--overwrite", "--seed", "1"])
-    with pytest.raises(InputError, match=r"other settings \(num_samples was 2, is 1\)"):
+    with pytest.raises(InputError, match=r"settings \(num_samples was 2, is 1\)"):
         multihead.main([*OPTIONS, "--num_samples", "1"])
     with pytest.raises(RunError, match="not enough heads in --max_candidates 2"):
         multihead.main([*OPTIONS, "--overwrite", "--max_candidates", "2"])

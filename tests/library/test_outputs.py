@@ -52,14 +52,14 @@ def test_output_that_is_stale_is_replaced(tmp_path, capsys, change, replace_stal
     else:
         path.unlink()
     assert make(path, settings, replace_stale=replace_stale)
-    assert ("made again" in capsys.readouterr().out) == (change != "nothing")
+    assert ("recomputing" in capsys.readouterr().out) == (change != "nothing")
     assert not make(path, settings)
 
 
 def test_output_that_is_protected_is_not_replaced(tmp_path):
     path, other = tmp_path / "x.pkl", {**SETTINGS, "name": "b"}
     make(path)
-    with pytest.raises(InputError, match=r"other settings \(name was 'a', is 'b'\); --overwrite"):
+    with pytest.raises(InputError, match=r"settings \(name was 'a', is 'b'\); --overwrite"):
         make(path, other, replace_stale=False)
     assert pickle.loads(path.read_bytes()) == ["a"] * 3
     assert make(path, other, overwrite=True, replace_stale=False)
