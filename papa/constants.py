@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +56,7 @@ def fingerprint(encoder: Encoder, kind: str, data: DataArguments, layout: Layout
 
 @torch.no_grad()
 def sum_attention(
-    encoder: Encoder, loader: DataLoader, length: int, device: torch.device, bar: bool = True
+    encoder: Encoder, loader: DataLoader, length: int, device: torch.device, bar: bool
 ) -> tuple[Tensor, Tensor]:
     """Sums of attention over examples, and the number of examples in which a pair was valid.
 
@@ -84,11 +85,6 @@ def sum_attention(
     return torch.stack([heads.sums for heads in layers]).cpu(), patterns
 
 
-def average(sums: Tensor, patterns: Tensor) -> Tensor:
-    """sums (layer, head, L, L) / patterns (L, L), 0 where a pair was never valid (Step 1)."""
-    return torch.where(patterns > 0, sums / patterns.clamp(min=1), 0.0)
-
-
 def make_constants(
     encoder: Encoder,
     kind: str,
@@ -99,7 +95,8 @@ def make_constants(
 ) -> None:
     """Average the attention over ``dataset`` and write the constants, unless they exist.
 
-    Raises InputError when the directory is not writable or holds different constants.
+    Writes SUMS, PATTERNS and, last, AVERAGES: sums / patterns, 0 where a pair was never valid. All
+    are float32. Raises InputError when the directory is not writable or holds different constants.
     """
     from data import Collator
 
@@ -121,66 +118,48 @@ def make_constants(
     loader = DataLoader(dataset, batch_size=args.per_device_train_batch_size, collate_fn=collator)
     length, bar = data.max_seq_length, not args.disable_tqdm
     sums, patterns = sum_attention(encoder, loader, length, device, bar)
-    write_averages(folder, sums, patterns, settings)
+    averages = torch.where(patterns > 0, sums / patterns.clamp(min=1), 0.0)
+    write_fingerprint(folder, settings, AVERAGES)
+    for name, tensor in {SUMS: sums, PATTERNS: patterns, AVERAGES: averages}.items():
+        with atomic_write(folder / name) as stream:
+            torch.save(tensor.float(), stream)
     print(f"{folder / AVERAGES}: {len(dataset)} examples, {tuple(sums.shape)}")
 
 
-# --- writing ---
-
-
-def write_averages(folder: Path, sums: Tensor, patterns: Tensor, settings: dict) -> None:
-    """Write SUMS, PATTERNS and, last, AVERAGES (float32), and their fingerprint."""
-    (folder / AVERAGES).unlink(missing_ok=True)  # the new record does not describe the old file
-    write_fingerprint(folder, settings)
-    files = {SUMS: sums, PATTERNS: patterns, AVERAGES: average(sums, patterns)}
-    for name, tensor in files.items():
-        with atomic_write(folder / name) as stream:
-            torch.save(tensor.float(), stream)
+# --- Step 2 ---
 
 
 def write_order(folder: Path, lambdas: Tensor, settings: dict) -> None:
     """Write LAMBDAS (layer, head) and, last, ORDER by ascending λ: most replaceable head first."""
     heads = lambdas.shape[1]
     order = lambdas.flatten().argsort(stable=True).tolist()
-    (folder / ORDER).unlink(missing_ok=True)  # the new record does not describe the old file
-    write_fingerprint(folder, settings)
+    write_fingerprint(folder, settings, ORDER)
     with atomic_write(folder / LAMBDAS) as stream:
         np.save(stream, lambdas.cpu().numpy())
     pairs = [[number // heads, number % heads] for number in order]
     write_text(folder / ORDER, json.dumps(pairs) + "\n")
 
 
-def write_fingerprint(folder: Path, settings: dict) -> None:
-    """Record what the files of ``folder`` were made from."""
-    write_json(folder / ABOUT, {"made_of": settings, **provenance()})
-
-
 # --- reading ---
 
 
-def load_tensor(path: Path, ndim: int) -> Tensor:
-    """A tensor of finite floats with ``ndim`` dimensions, as float32; else InputError."""
+def load_tensor(path: Path, *shape: int | None) -> Tensor:
+    """A tensor of finite floats of ``shape`` (None: any size), as float32; else InputError."""
     if not path.exists():
         raise InputError(
             f"{path} does not exist; create it with run_papa_glue_avgs_creator.py or "
             "run_papa_ner_avgs_creator.py"
         )
     tensor = read_tensors(path, "file", CORRUPT)
-    if not isinstance(tensor, Tensor) or tensor.ndim != ndim or not tensor.isfinite().all():
+    if not isinstance(tensor, Tensor) or not tensor.isfinite().all():
         raise InputError(f"{path} {CORRUPT}")
-    return tensor.float()
-
-
-def load_averages(folder: Path, shape: tuple[int, ...] | None = None) -> Tensor:
-    """The constants (layer, head, L, L) in ``folder``, of the given shape; else InputError."""
-    averages = load_tensor(folder / AVERAGES, 4)
-    expected = shape or (*averages.shape[:3], averages.shape[2])
-    if averages.shape != expected:
+    sizes = itertools.zip_longest(shape, tensor.shape, fillvalue=0)
+    if any(expected not in (None, size) for expected, size in sizes):
         raise InputError(
-            f"{folder / AVERAGES}: other layers, heads or --max_seq_length (expected shape "
-            f"{expected}, got {tuple(averages.shape)}); recreate the constants"
+            f"{path}: other layers, heads or --max_seq_length (expected shape {shape}, got "
+            f"{tuple(tensor.shape)}); recreate the constants"
         )
-    return averages
+    return tensor.float()
 
 
 def load_lambdas(folder: Path) -> np.ndarray:
@@ -189,14 +168,11 @@ def load_lambdas(folder: Path) -> np.ndarray:
     with opened(path, "λ") as stream:
         try:
             lambdas = np.load(stream, allow_pickle=False)
-            is_valid = (
-                lambdas.ndim == 2 and lambdas.dtype.kind == "f" and np.isfinite(lambdas).all()
-            )
+            if lambdas.ndim == 2 and np.isfinite(lambdas).all():
+                return lambdas
         except Exception:  # of many types: numpy parses the header as Python
-            is_valid = False
-    if not is_valid:
-        raise InputError(f"{path} {CORRUPT}")
-    return lambdas
+            pass
+    raise InputError(f"{path} {CORRUPT}")
 
 
 def load_order(folder: Path, layers: int, heads: int) -> list[list[int]]:
@@ -204,16 +180,21 @@ def load_order(folder: Path, layers: int, heads: int) -> list[list[int]]:
     path = folder / ORDER
     order = read_json(path, "order of heads")
     every = [[layer, head] for layer in range(layers) for head in range(heads)]
-    try:
-        is_complete = sorted(order) == every
-    except TypeError:
-        is_complete = False
-    if not is_complete:
+    if not isinstance(order, list) or sorted(order, key=str) != sorted(every, key=str):
         raise InputError(
             f"{path} is not an order of the {layers} x {heads} heads of this model; create it with "
             "--sort_calculating"
         )
     return order
+
+
+# --- fingerprints ---
+
+
+def write_fingerprint(folder: Path, settings: dict, result: str) -> None:
+    """Record what ``result`` is made from, and remove an old one, which that does not describe."""
+    (folder / result).unlink(missing_ok=True)
+    write_json(folder / ABOUT, {"made_of": settings, **provenance()})
 
 
 def read_fingerprint(folder: Path, settings: dict) -> dict:
@@ -226,10 +207,9 @@ def read_fingerprint(folder: Path, settings: dict) -> dict:
     if not path.exists():
         return settings
     about = read_json(path, "record")
-    made_of = about.get("made_of") if isinstance(about, dict) else None
-    if not isinstance(made_of, dict):
+    if not isinstance(about, dict) or not isinstance(about.get("made_of"), dict):
         raise InputError(f"{path} is corrupt; recreate {folder}")
-    return {"task_kind": settings["task_kind"], **made_of}
+    return {"task_kind": settings["task_kind"], **about["made_of"]}
 
 
 def check_fingerprint(folder: Path, settings: dict, what: str) -> None:
@@ -244,8 +224,3 @@ def check_fingerprint(folder: Path, settings: dict, what: str) -> None:
                 f"{folder}: the {what} cannot be used in this run (expected {name} "
                 f"{settings[name]}, got {earlier.get(name)}); give others, or recreate them"
             )
-
-
-def static_heads(order: list[list[int]], number: int, layers: int) -> list[list[int]]:
-    """The heads of each layer among the first ``number`` of the order, ascending."""
-    return [sorted(head for at, head in order[:number] if at == layer) for layer in range(layers)]

@@ -6,6 +6,7 @@ may be larger than the memory.
 """
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -17,7 +18,6 @@ from checksums import examples_checksum, weights_checksum
 from data import Collator
 from models import FrozenHead, PapaModel
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 from tqdm import tqdm
 from transformers.modeling_outputs import ModelOutput
 
@@ -27,35 +27,12 @@ from attention_dynamics.storage.files import atomic_write
 BATCH = 32  # examples of similar length are encoded together
 
 
-class CachedStates(Dataset):
-    """The examples of a dataset with their ``states``, at their valid positions only.
-
-    Attributes:
-        examples: the examples, with their masks and labels.
-        values: (sum of lengths, layers + 1, hidden) float32, on disk.
-        offsets: (examples + 1,), the first row of each example.
-    """
-
-    def __init__(self, examples: Sequence[dict], values: np.ndarray, offsets: np.ndarray):
-        self.examples, self.values, self.offsets = examples, values, offsets
-
-    def __len__(self) -> int:
-        """Number of examples."""
-        return len(self.offsets) - 1
-
-    def __getitem__(self, number: int) -> dict:
-        """``attention_mask``, ``labels`` if any, and ``states`` (valid, layers + 1, hidden)."""
-        states = self.values[self.offsets[number] : self.offsets[number + 1]]
-        names = ("attention_mask", "labels")  # in this order: the Trainer counts the first tensor
-        example = {n: of for n in names if (of := self.examples[number].get(n)) is not None}
-        return {**example, "states": states}
-
-
 class StatesCollator(Collator):
     """Makes a batch of examples with states, without positions that no example uses."""
 
     def __call__(self, examples: list[dict]) -> dict[str, Tensor]:
         """Mask, labels, positions if any is unused, states (layers + 1, batch, len, hidden)."""
+        examples = [dict(example) for example in examples]
         values = torch.from_numpy(np.concatenate([example.pop("states") for example in examples]))
         batch = super().__call__(examples)
         mask = batch["attention_mask"].bool()
@@ -87,11 +64,12 @@ class HeadOnly(nn.Module):
 
 def cache_states(
     model: PapaModel, examples: Sequence[dict], collator: Collator, folder: Path, bar: bool
-) -> CachedStates:
-    """The states of ``examples``, read from ``folder`` or computed and written there.
+) -> list[dict]:
+    """The masks and labels of ``examples``, and ``states`` (valid, layers + 1, hidden) float32.
 
-    The encoder of ``model`` runs in evaluation mode on its current device. ``folder`` has a
-    subdirectory for each encoder and dataset, named by checksum.
+    The states are read from a subdirectory of ``folder``, named by the checksum of encoder and
+    dataset, or computed by the encoder of ``model`` in evaluation mode and written there. Raises
+    InputError when they are truncated.
     """
     lengths = np.array([int(np.sum(example["attention_mask"])) for example in examples])
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -105,12 +83,17 @@ def cache_states(
     if path.stat().st_size != 4 * np.prod(shape):
         raise InputError(f"{path} is truncated or holds something else; remove it to recompute it")
     # "c": nothing is written to the file, and torch accepts only a writable array.
-    return CachedStates(examples, np.memmap(path, np.float32, "c", shape=shape), offsets)
+    values = np.memmap(path, np.float32, "c", shape=shape)
+    names = [n for n in ("attention_mask", "labels") if n in examples[0]]
+    return [
+        {**{name: example[name] for name in names}, "states": values[start:end]}
+        for example, (start, end) in zip(examples, itertools.pairwise(offsets), strict=True)
+    ]
 
 
 @torch.no_grad()
 def write_states(model, examples, collator, lengths, offsets, stream: BinaryIO, bar: bool) -> None:
-    """Write the states of all examples (see :class:`CachedStates`) to ``stream``.
+    """Write the states of all examples to ``stream``, their first rows at ``offsets``.
 
     Not through a memory map, where a full disk would kill the process without a message.
     """

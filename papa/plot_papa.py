@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from constants import PATTERNS, load_averages, load_lambdas, load_order, load_tensor
+from constants import AVERAGES, PATTERNS, load_lambdas, load_order, load_tensor
 from matplotlib.colors import CenteredNorm, PowerNorm
 from matplotlib.figure import Figure
 from scores import EPOCHS, Experiment, load_experiments, score_rows
@@ -126,13 +126,13 @@ def draw_lambdas(order: Order, title: str) -> Figure:
 
 def constant_rows(constants: Constants, heads: list[Head]) -> list[dict]:
     """A row for each head and query position, a column for each key position."""
-    rows = []
-    for layer, head in heads:
-        for query in constants.used.tolist():
-            row = constants.averages[layer, head, query]
-            keys = {f"key {key}": round(float(row[key]), 7) for key in constants.used.tolist()}
-            rows.append({"layer": layer, "head": head, "query": query, **keys})
-    return rows
+    averages, used = constants.averages, constants.used.tolist()
+    return [
+        {"layer": layer, "head": head, "query": query}
+        | {f"key {key}": round(float(averages[layer, head, query, key]), 7) for key in used}
+        for layer, head in heads
+        for query in used
+    ]
 
 
 def draw_constants(constants: Constants, heads: list, order: Order | None, title: str) -> Figure:
@@ -172,25 +172,26 @@ def read_heads(folder: Path, experiment: Experiment) -> tuple[Order | None, Cons
 
     Raises InputError for an order or constants of another model or length than the runs.
     """
-    order, constants, found = None, None, {}
+    order, constants, expected = None, None, (experiment.num_heads, experiment.max_seq_length)
     if (folder / "sorted").is_dir():
         lambdas = load_lambdas(folder / "sorted")
         heads = load_order(folder / "sorted", *lambdas.shape)
         order = Order(lambdas, [tuple(head) for head in heads])
-        found["sorted"] = lambdas.size, experiment.max_seq_length
+        _check(folder / "sorted", expected, (lambdas.size, expected[1]))
     if (folder / "constants").is_dir():
-        averages = load_averages(folder / "constants").numpy()
-        patterns = load_tensor(folder / "constants" / PATTERNS, 2).numpy()
+        averages = load_tensor(folder / "constants" / AVERAGES, *[None] * 4).numpy()
+        _check(folder / "constants", expected, (math.prod(averages.shape[:2]), averages.shape[2]))
+        patterns = load_tensor(folder / "constants" / PATTERNS, *averages.shape[2:]).numpy()
         constants = Constants(averages, np.flatnonzero(patterns.diagonal() > 0))
-        found["constants"] = math.prod(averages.shape[:2]), averages.shape[2]
-    expected = experiment.num_heads, experiment.max_seq_length
-    for name, got in found.items():
-        if got != expected:
-            raise InputError(
-                f"{folder / name}: not of the same model and --max_seq_length as results/ "
-                f"(expected {expected}, got {got}); recreate it"
-            )
     return order, constants
+
+
+def _check(folder: Path, expected: tuple, got: tuple) -> None:
+    if got != expected:
+        raise InputError(
+            f"{folder}: not of the same model and --max_seq_length as results/ (expected "
+            f"{expected}, got {got}); recreate it"
+        )
 
 
 def main(argv=None) -> None:
@@ -204,25 +205,24 @@ def main(argv=None) -> None:
     ]
     title = f"Score after the {args.epoch} epoch"
     title += ", mean ± std over seeds" if any(row["score_std"] for row in rows) else ""
-    figures = [("scores", functools.partial(draw_scores, rows), rows, title)]
+    figures = [("scores", draw_scores, (rows,), rows, title)]
     for folder, experiment in zip(map(Path, args.folders), experiments, strict=True):
         name = experiment.name
         order, constants = read_heads(folder, experiment)
         if order:
-            draw, title = functools.partial(draw_lambdas, order), f"{name}: λ of each head"
-            figures.append((f"{name}_lambdas", draw, lambda_rows(order), title))
+            title = f"{name}: λ of each head"
+            figures.append((f"{name}_lambdas", draw_lambdas, (order,), lambda_rows(order), title))
         if constants:
             heads = order.heads if order else list(np.ndindex(constants.averages.shape[:2]))
             heads = list(dict.fromkeys([*heads[:FIRST_AND_LAST], *heads[-FIRST_AND_LAST:]]))
-            draw = functools.partial(draw_constants, constants, heads, order)
+            rows, drawn = constant_rows(constants, heads), (constants, heads, order)
             title = f"{name}: constants, the mean attention over the training examples"
-            rows = constant_rows(constants, heads)
-            figures.append((f"{name}_constants", draw, rows, title))
+            figures.append((f"{name}_constants", draw_constants, drawn, rows, title))
         for output, there in (("sorted", order), ("constants", constants)):
             if not there:
                 print(f"{folder} has no {output}/: not drawn")
-    for stem, draw, rows, title in figures:
-        draw_titled = functools.partial(draw, title)
+    for stem, draw, drawn, rows, title in figures:
+        draw_titled = functools.partial(draw, *drawn, title)
         print(*write_figure(Path(args.out_dir, stem), draw_titled, rows, title), sep="\n")
 
 

@@ -13,11 +13,11 @@ import numpy as np
 from arguments import Options
 from checkpoints import last_checkpoint, train
 from constants import (
+    AVERAGES,
     check_fingerprint,
     fingerprint,
-    load_averages,
     load_order,
-    static_heads,
+    load_tensor,
     write_order,
 )
 from data import Collator
@@ -104,14 +104,18 @@ def make_model(
     averages, order = None, []
     if papa.static_heads_dir:
         check_fingerprint(Path(papa.static_heads_dir), settings, "constants")
-        averages = load_averages(Path(papa.static_heads_dir), (layers, heads, length, length))
+        path = Path(papa.static_heads_dir, AVERAGES)
+        averages = load_tensor(path, layers, heads, length, length)
     if papa.sorting_heads_dir:
         check_fingerprint(Path(papa.sorting_heads_dir), settings, "order")
         order = load_order(Path(papa.sorting_heads_dir), layers, heads)
+    static = [[] for _ in range(layers)]
+    for layer, head in sorted(order[: papa.static_heads_num]):
+        static[layer].append(head)
     config = {
         "task": settings["task_kind"],
         "max_length": length,
-        "static_heads": static_heads(order, papa.static_heads_num, layers),
+        "static_heads": static,
         "mixed": papa.sort_calculating,
         "pooler": papa.use_freeze_extract_pooler,
     }
