@@ -3,7 +3,7 @@
 A head's attention is one of
 
 * dynamic: softmax(q k' / sqrt(d)), as pretrained;
-* constant: the head's average matrix C, masked and normalised for each example: with m the valid
+* constant: the head's average matrix C, masked and normalized for each example: with m the valid
   positions, A_ij = m_i m_j C_ij / sum_j |m_j C_ij|, a row of zeros where that sum is zero;
 * mixed, to sort the heads: sigma(lambda) dynamic + (1 - sigma(lambda)) constant.
 
@@ -25,12 +25,9 @@ class Positions:
 
     Set for each batch: with one set for a whole dataset, a training step takes 1.66 times as long
     (MiniLM on CoLA, batches of 16), since the longest sentence decides for all.
-
-    Attributes:
-        used: (len,), ascending.
     """
 
-    used: Tensor
+    used: Tensor  # (len,), ascending
 
     def select(self, matrices: Tensor, *dims: int) -> Tensor:
         """``matrices`` at the used positions of ``dims``."""
@@ -40,21 +37,18 @@ class Positions:
 
 
 class Heads(nn.Module):
-    """The heads of a layer: some constant, the others dynamic.
+    """The heads of a layer: those at the indices ``static`` constant, those at ``dynamic`` dynamic.
 
-    Attributes:
-        static: indices of the constant heads, ascending.
-        dynamic: indices of the others, ascending.
-        constants: (static, max_length, max_length), a parameter, initially 0.
-        ran: whether the library has called :func:`papa_attention` with these heads.
+    ``constants`` (static, max_length, max_length) are initially 0.
     """
 
     def __init__(self, heads: int, static: list[int], length: int, positions: Positions):
         super().__init__()
         self.static = sorted(static)
         self.dynamic = [head for head in range(heads) if head not in self.static]
-        self.positions, self.ran = positions, False
         self.constants = nn.Parameter(torch.zeros(len(self.static), length, length))
+        self.positions = positions
+        self.ran = False  # whether the library has called papa_attention with these heads
 
     def attend(
         self,
@@ -93,14 +87,12 @@ class Heads(nn.Module):
 
 
 class MixedHeads(Heads):
-    """The heads of a layer, each a mixture of its dynamic and its constant attention (Step 2).
+    """The heads of a layer, all mixtures of dynamic and constant attention (Step 2).
 
-    Attributes:
-        lambdas: (head,), initially 0.
+    ``lambdas`` (head,) are initially 0.
     """
 
     def __init__(self, heads: int, static: list[int], length: int, positions: Positions):
-        """Mix all heads; ``static`` is ignored."""
         super().__init__(heads, list(range(heads)), length, positions)
         self.dynamic = list(range(heads))  # they keep their queries and keys
         self.lambdas = nn.Parameter(torch.zeros(heads))
@@ -122,8 +114,7 @@ class MixedHeads(Heads):
 class RecordedHeads(Heads):
     """The heads of a layer, all dynamic, whose attention is summed over examples (Step 1).
 
-    Attributes:
-        sums: (head, max_length, max_length) float64, over valid queries and keys.
+    ``sums`` (head, max_length, max_length) are float64, over valid queries and keys.
     """
 
     def __init__(self, heads: int, static: list[int], length: int, positions: Positions):

@@ -20,7 +20,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from scores import load_experiments
+from scores import load_experiments, score_rows
 
 from attention_dynamics.cli import run_script, script_parser
 from attention_dynamics.reporting.sections import mean_drops, papa_tables
@@ -51,32 +51,36 @@ def result_tables(results: dict, fmt: str) -> str:
 
 def long_records(results: dict) -> list[dict]:
     """A record per number: folder, model, task, statistic, epoch, heads, share, value, std, of."""
-    records = []
     rows = [
         ({"folder": folder, **{key: one[key] for key in ("model", "task", "metric")}}, name, row)
         for folder, one in results.items()
         for row in one["rows"]
         for name in ("score", "drop")
+        if row[name] is not None
     ]
     for row in mean_drops(results):
         mean = {"folder": None, "model": row["model"], "task": "mean", "metric": None}
         rows.append((mean, "drop", {**row, "seeds": row["tasks"]}))
-    for described, name, row in rows:
-        if row[name] is not None:
-            number = {"value": row[name], "std": row.get(f"{name}_std"), "of": row["seeds"]}
-            place = {key: row[key] for key in ("epoch", "heads", "share")}
-            records.append({**described, "statistic": name, **place, **number})
-    return records
+    return [
+        {
+            **described, "statistic": name, "epoch": row["epoch"], "heads": row["heads"],
+            "share": row["share"], "value": row[name], "std": row.get(f"{name}_std"),
+            "of": row["seeds"],
+        }
+        for described, name, row in rows
+    ]  # fmt: skip
 
 
 def main(argv=None) -> None:
     args = parse_args(argv)
     experiments = load_experiments(args.folders, args.metric)
+    results = {}
     for one in experiments:
-        if 0 not in one.heads:
+        if 0 not in one.scores["last"]:
             note = f"note: {one.name} has no run with 0 constant heads: no relative drop"
             print(note, file=sys.stderr)
-    results = {experiment.name: experiment.results() for experiment in experiments}
+        content = vars(one) | {"rows": score_rows(one)}
+        results[content.pop("name")] = content
     write_json(args.out_file, results)
     print(result_tables(results, args.format))
     print(f"results written to {args.out_file}", file=sys.stderr)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from checksums import examples_checksum
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
@@ -98,7 +97,7 @@ def make_constants(
     Writes SUMS, PATTERNS and, last, AVERAGES: sums / patterns, 0 where a pair was never valid. All
     are float32. Raises InputError when the directory is not writable or holds different constants.
     """
-    from data import Collator
+    from data import Collator, examples_checksum
 
     folder = Path(args.output_dir)
     check_writable(folder / AVERAGES, Path(encoder.source))

@@ -3,8 +3,9 @@
 A layout lists the index in the tokenizer's ids of the token at each position, -1 for padding.
 """
 
+import hashlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -195,3 +196,13 @@ class Collator:
                 batch[name] = value[:, positions] if value.ndim == 2 else value
             batch["positions"] = positions
         return batch
+
+
+def examples_checksum(datasets: Iterable[Sequence[dict]]) -> str:
+    """SHA-256 of the tokens and labels of all examples of ``datasets``."""
+    digest = hashlib.sha256()
+    for examples in datasets:
+        for example in examples:
+            for name in sorted(example):
+                digest.update(name.encode() + np.asarray(example[name]).tobytes())
+    return digest.hexdigest()

@@ -14,8 +14,8 @@ from typing import BinaryIO
 import numpy as np
 import torch
 from attention import Positions
-from checksums import examples_checksum, weights_checksum
-from data import Collator
+from data import Collator, examples_checksum
+from encoders import weights_checksum
 from models import FrozenHead, PapaModel
 from torch import Tensor, nn
 from tqdm import tqdm

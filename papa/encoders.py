@@ -5,6 +5,7 @@ transformers library; DeBERTa (v1) gets a layer of its own.
 """
 
 import contextlib
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,6 @@ import torch
 import transformers
 from arguments import ModelArguments
 from attention import ATTENTION, Heads, Positions, project_heads
-from checksums import weights_checksum
 from deberta import DisentangledHeads
 from torch import nn
 from transformers import (
@@ -106,6 +106,15 @@ def open_encoder(args: ModelArguments) -> Encoder:
     if getattr(config, "type_vocab_size", 0) < 2:
         tokenizer.model_input_names = ["input_ids", "attention_mask"]
     return Encoder(name, source, config, tokenizer, base, weights_checksum(base), options)
+
+
+def weights_checksum(model: torch.nn.Module) -> str:
+    """SHA-256 of all weights of a model and their names."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 @contextlib.contextmanager

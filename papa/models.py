@@ -73,19 +73,19 @@ class FrozenHead(nn.Module):
     def forward(
         self, states: list[Tensor], valid: Tensor, positions: Positions, labels: Tensor | None
     ) -> SequenceClassifierOutput:
-        """Logits and, given labels, the loss; in training the logits of labelled tokens only.
+        """Logits and, given labels, the loss; in training the logits of labeled tokens only.
 
         Args:
             states: of layers 0 (the embeddings) to the last, each (batch, len, hidden).
             valid: (batch, len), 0 for padding.
             positions: the positions of the columns.
-            labels: (batch,) or (batch, len), -100 for unlabelled tokens; float for a regression.
+            labels: (batch,) or (batch, len), -100 for unlabeled tokens; float for a regression.
         """
         if self.task == "token":
             if self.training and labels is not None:  # nothing else enters the loss
-                labelled = labels != IGNORED
-                states = [state[labelled] for state in states]
-                labels = labels[labelled]
+                labeled = labels != IGNORED
+                states = [state[labeled] for state in states]
+                labels = labels[labeled]
             logits = self.token_head(states)
         else:
             logits = self.classifier(self.dropout(self.pooler(states, valid, positions)))
@@ -123,8 +123,7 @@ class PapaModel(PreTrainedModel):
             stock = stock_class(settings).from_config(config, attn_implementation="eager")
         self.stock = stock
         if settings["pooler"]:
-            if hasattr(stock, "pooler"):
-                stock.pooler = None
+            stock.pooler = None
             self.head = FrozenHead(config)
         self.post_init()
         kind = MixedHeads if settings["mixed"] else Heads
@@ -153,7 +152,7 @@ class PapaModel(PreTrainedModel):
             input_ids: (batch, len).
             attention_mask: (batch, len), 0 for padding; None without padding.
             token_type_ids: (batch, len), for encoders that have them.
-            labels: (batch,) or (batch, len), -100 for unlabelled tokens.
+            labels: (batch,) or (batch, len), -100 for unlabeled tokens.
             positions: (len,), the positions of the columns, ascending; None for 0, 1, ...
         """
         inputs = self._inputs(input_ids, attention_mask, token_type_ids, positions)
@@ -193,14 +192,12 @@ class PapaModel(PreTrainedModel):
 
     def freeze(self, encoder: bool = True, constants: bool = False) -> None:
         """Freeze the ``encoder``, or not; train the ``constants``, or not; train head and λ."""
-        base = self.stock.base_model
-        base.requires_grad_(not encoder)
-        if getattr(base, "pooler", None) is not None:
-            base.pooler.requires_grad_(True)
-        for heads in self.layers:
-            heads.constants.requires_grad_(constants)
-            if isinstance(heads, MixedHeads):
-                heads.lambdas.requires_grad_(True)
+        for name, parameter in self.stock.base_model.named_parameters():
+            if name.endswith(".papa.constants"):
+                parameter.requires_grad_(constants)
+            else:
+                is_head = name.startswith("pooler.") or name.endswith(".papa.lambdas")
+                parameter.requires_grad_(is_head or not encoder)
 
 
 def stock_class(settings: dict) -> type:

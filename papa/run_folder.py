@@ -9,8 +9,8 @@ from pathlib import Path
 
 from arguments import Options
 from checkpoints import last_checkpoint
-from checksums import examples_checksum
 from constants import ABOUT, AVERAGES, LAMBDAS, ORDER
+from data import examples_checksum
 from encoders import Encoder
 from scores import read_record
 from torch.utils.data import Dataset

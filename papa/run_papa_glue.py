@@ -66,13 +66,12 @@ def main(argv=None) -> None:
     task = load_sequence_task(options.data, options.model.cache_dir, options.splits)
     run(
         "sequence",
-        task.name or "own",
-        task.labels,
+        task,
         encoder,
         encode_sequences(task, encoder.tokenizer, options.data, options.layout),
         functools.partial(metrics, task.name),
         options,
-        functools.partial(write_predictions, Path(options.trainer.output_dir), task),
+        write_predictions,
     )
 
 

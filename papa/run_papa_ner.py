@@ -26,6 +26,7 @@ import arguments
 from data import encode_tokens
 from encoders import open_encoder
 from metrics import IGNORED, token_metrics
+from readers import Task
 from token_tasks import load_token_task
 from training import run
 from transformers.trainer_utils import PredictionOutput
@@ -42,13 +43,11 @@ def parse_args(argv=None) -> tuple[arguments.Options, arguments.TokenArguments]:
     return options, tokens
 
 
-def write_predictions(
-    folder: Path, labels: tuple[str, ...], predicted: dict[str, PredictionOutput]
-) -> None:
+def write_predictions(folder: Path, task: Task, predicted: dict[str, PredictionOutput]) -> None:
     """Write a line per sentence of the test split, the labels of its words (if not cut off)."""
     for output in predicted.values():
         rows = zip(output.predictions.argmax(axis=2), output.label_ids, strict=True)
-        lines = [" ".join(labels[number] for number in row[of != IGNORED]) for row, of in rows]
+        lines = [" ".join(task.labels[number] for number in row[of != IGNORED]) for row, of in rows]
         write_text(folder / "predictions.txt", "".join(f"{line}\n" for line in lines))
 
 
@@ -60,21 +59,11 @@ def main(argv=None) -> None:
     datasets = encode_tokens(
         task, encoder.tokenizer, options.data, options.layout, tokens.label_all_tokens
     )
-    run(
-        "token",
-        task.name,
-        task.labels,
-        encoder,
-        datasets,
-        functools.partial(
-            token_metrics,
-            task.name,
-            names=task.labels,
-            entity_level=tokens.return_entity_level_metrics,
-        ),
-        options,
-        functools.partial(write_predictions, Path(options.trainer.output_dir), task.labels),
+    entity_level = tokens.return_entity_level_metrics
+    metrics = functools.partial(
+        token_metrics, task.name, names=task.labels, entity_level=entity_level
     )
+    run("token", task, encoder, datasets, metrics, options, write_predictions)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ finished run.
 import itertools
 import math
 import statistics
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from metrics import main_metric
@@ -36,17 +36,6 @@ class Experiment:
     num_heads: int  # of all layers together
     metric: str  # as in eval_results.json without its eval_
     scores: dict[str, dict[int, dict[int, float]]]  # epoch ("last", "best") -> heads -> seed
-
-    @property
-    def heads(self) -> list[int]:
-        """The measured numbers of constant heads, ascending."""
-        return sorted(self.scores["last"])
-
-    def results(self) -> dict:
-        """The entry of the experiment in the results file of collect_papa_stats.py."""
-        content = asdict(self)
-        del content["name"]
-        return {**content, "rows": score_rows(self)}
 
 
 def lower_is_better(metric: str) -> bool:
@@ -127,20 +116,20 @@ def _check_same(first: Path, first_record: dict, run: Path, record: dict) -> Non
 def _read_scores(run: Path, metric: str) -> dict[str, float]:
     """The score after the last epoch, and the best one of the evaluations after each epoch."""
     key = f"eval_{metric}"
-    path = run / "eval_results.json"
+    path, history_path = run / "eval_results.json", run / "trainer_state.json"
     results = _read_object(path, "results")
     if key not in results:
         names = sorted(name.removeprefix("eval_") for name in results if name.startswith("eval_"))
         raise InputError(f"{path} has no {key}; give a --metric among {', '.join(names)}")
-    last = _finite(results[key], path, key)
-
-    path = run / "trainer_state.json"
-    history = _read_object(path, "training history").get("log_history")
+    history = _read_object(history_path, "training history").get("log_history")
     if not isinstance(history, list):
-        raise InputError(f"{path} has no log_history; rerun it")
-    epochs = [_finite(entry[key], path, key) for entry in history if key in entry]
+        raise InputError(f"{history_path} has no log_history; rerun it")
+    values = [results[key], *(entry[key] for entry in history if key in entry)]
+    for value in values:
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise InputError(f"{run}: {key} is not a finite number (got {value!r}); rerun it")
     best = min if lower_is_better(metric) else max
-    return {"last": last, "best": best([last, *epochs])}
+    return {"last": values[0], "best": best(values)}
 
 
 def _read_object(path: Path, what: str) -> dict:
@@ -148,12 +137,6 @@ def _read_object(path: Path, what: str) -> dict:
     if not isinstance(content, dict):
         raise InputError(f"{what} {path}: not a JSON object; rerun it")
     return content
-
-
-def _finite(number: object, path: Path, key: str) -> float:
-    if type(number) not in (int, float) or not math.isfinite(number):
-        raise InputError(f"{path}: {key} is not a finite number (got {number!r}); rerun it")
-    return float(number)
 
 
 def mean_score(experiment: Experiment, epoch: str, heads: int) -> tuple[float, float | None]:
@@ -182,7 +165,7 @@ def relative_drop(experiment: Experiment, epoch: str, heads: int) -> tuple | Non
 def score_rows(experiment: Experiment) -> list[dict]:
     """A row per number of constant heads and epoch: mean and spread of score and drop."""
     rows = []
-    for heads, epoch in itertools.product(experiment.heads, EPOCHS):
+    for heads, epoch in itertools.product(sorted(experiment.scores["last"]), EPOCHS):
         row = {"heads": heads, "share": heads / experiment.num_heads}
         row |= {"seeds": len(experiment.scores[epoch][heads]), "epoch": epoch}
         row["score"], row["score_std"] = mean_score(experiment, epoch, heads)

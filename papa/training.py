@@ -24,6 +24,7 @@ from data import Collator
 from encoder_cache import HeadOnly, StatesCollator, cache_states
 from encoders import Encoder
 from models import PapaModel, load_model
+from readers import Task
 from run_folder import prepare_output_dir, run_record
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -40,51 +41,39 @@ Metrics = Callable[[np.ndarray, np.ndarray], dict[str, float]]
 
 def run(
     kind: str,
-    task: str,
-    labels: Sequence[str],
+    task: Task,
     encoder: Encoder,
     datasets: dict[str, Dataset],
     metrics: Metrics,
     options: Options,
-    write_predictions: Callable[[dict[str, PredictionOutput]], None],
+    write_predictions: Callable[[Path, Task, dict[str, PredictionOutput]], None],
 ) -> None:
     """Make the model, train and evaluate it, and write the results.
 
     Args:
         kind: "sequence" or "token".
-        task: name of the task, for the record.
-        labels: names of the labels; none for a regression.
-        encoder: the pretrained encoder.
         datasets: "train", "validation..." and "test..." -> examples of the requested splits.
         metrics: scores from logits and labels.
-        options: options of the command line.
-        write_predictions: writes the predictions of each test split.
+        write_predictions: writes the predictions of each test split to a directory.
     """
-    args, folder = options.trainer, Path(options.trainer.output_dir)
-    record = run_record(task, encoder, datasets, options)
+    args, papa, folder = options.trainer, options.papa, Path(options.trainer.output_dir)
+    record = run_record(task.name or "own", encoder, datasets, options)
     with args.main_process_first(local=False):
         if not prepare_output_dir(record, options, Path(encoder.source)):
             return
     settings = fingerprint(encoder, kind, options.data, options.layout)
-    model = make_model(labels, encoder, options, settings)
-    scores, predictions = train_and_evaluate(model, encoder, datasets, metrics, options)
+    model = make_model(task.labels, encoder, options, settings)
+    predictions = train_and_evaluate(model, encoder, datasets, metrics, options)
     if args.process_index == 0:
-        write_predictions(predictions)
-        if options.papa.sort_calculating:
+        write_predictions(folder, task, predictions)
+        if papa.sort_calculating:
             write_order(folder, model.lambdas.cpu(), settings)
         write_json(record_path(folder), {**record, **provenance()})
         unfinished_path(folder).unlink()
         if args.save_strategy == "no":  # only a signal saved any
             for path in folder.glob("checkpoint-*"):
                 shutil.rmtree(path)
-        others = ("loss", "runtime", "per_second", "samples", "time", "epoch")
-        text = ", ".join(
-            f"{name} {value:.4f}"
-            for name, value in scores.items()
-            if not name.removesuffix("_mm").endswith(others)
-        )
-        heads = f"{options.papa.static_heads_num} of {record['num_heads']} heads constant"
-        print(f"{folder}: {heads}; {text or 'not evaluated'}")
+        print(f"{folder}: {papa.static_heads_num} of {record['num_heads']} heads constant")
 
 
 def make_model(
@@ -162,10 +151,10 @@ def train_and_evaluate(
     datasets: dict[str, Dataset],
     metrics: Metrics,
     options: Options,
-) -> tuple[dict[str, float], dict[str, PredictionOutput]]:
+) -> dict[str, PredictionOutput]:
     """Train, evaluate and predict as the options say, and write the Trainer's results.
 
-    Returns the scores, and the predictions of each test split.
+    Returns the predictions of each test split.
     """
     args, trained = options.trainer, model
     collator = Collator(encoder.tokenizer.pad_token_id, options.layout.drop_unused_positions)
@@ -178,48 +167,41 @@ def train_and_evaluate(
                 for name, examples in datasets.items()
             }
         trained, collator = HeadOnly(model.head), StatesCollator(collator.pad_id, True)
-    validation = {name: split for name, split in datasets.items() if name.startswith("validation")}
+    splits = {kind: [n for n in datasets if n.startswith(kind)] for kind in ("validation", "test")}
     try:
         trainer = FiniteTrainer(
             model=trained,
             args=args,
             train_dataset=datasets.get("train"),
-            eval_dataset=next(iter(validation.values()), None),
+            eval_dataset=datasets[splits["validation"][0]] if args.do_eval else None,
             data_collator=collator,
             compute_metrics=functools.partial(checked_metrics, metrics, args.metric_for_best_model),
         )
     except (ValueError, ImportError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"the options do not fit this model or machine: {reason}") from None
-    results, scores = {}, {}
+    results = {}
     if args.do_train:
         results["train"] = train(trainer).metrics | {"train_samples": len(datasets["train"])}
         if args.save_strategy != "no" and trainer.is_world_process_zero():
             model.save_pretrained(args.output_dir)
             encoder.tokenizer.save_pretrained(args.output_dir)
-    if args.do_eval:
-        for name, examples in validation.items():
-            # The mismatched split is logged as eval_mm_accuracy, so that the scores of the matched
-            # one stay apart, and written as eval_accuracy_mm, as by the GLUE scripts.
-            mismatched = name.endswith("mismatched")
-            prefix = "eval_mm" if mismatched else "eval"
-            evaluated = trainer.evaluate(examples, metric_key_prefix=prefix)
-            evaluated[f"{prefix}_samples"] = len(examples)
-            if mismatched:
-                evaluated = {
-                    f"eval_{key.removeprefix('eval_mm_')}_mm": value
-                    for key, value in evaluated.items()
-                    if key.startswith(prefix)
-                }
-            scores |= evaluated
-        results["eval"] = scores
+    for name in splits["validation"]:
+        # The mismatched split is logged as eval_mm_accuracy, so that the scores of the matched one
+        # stay apart, and written as eval_accuracy_mm, as by the GLUE scripts.
+        prefix = "eval_mm" if name.endswith("mismatched") else "eval"
+        scores = trainer.evaluate(datasets[name], metric_key_prefix=prefix)
+        scores[f"{prefix}_samples"] = len(datasets[name])
+        if prefix == "eval_mm":
+            own = [key for key in scores if key.startswith(prefix)]
+            scores = {f"eval_{key.removeprefix('eval_mm_')}_mm": scores[key] for key in own}
+        results["eval"] = results.get("eval", {}) | scores
     for split, values in results.items():
         trainer.log_metrics(split, values)
         trainer.save_metrics(split, values)
     predictions = {
-        name: trainer.predict(examples, metric_key_prefix="predict")
-        for name, examples in datasets.items()
-        if name.startswith("test")
+        name: trainer.predict(datasets[name], metric_key_prefix="predict")
+        for name in splits["test"]
     }
     trainer.save_state()
-    return scores, predictions
+    return predictions
