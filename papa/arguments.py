@@ -9,7 +9,7 @@ from transformers import HfArgumentParser, TrainingArguments
 from transformers.hf_argparser import HfArg
 from transformers.trainer_utils import IntervalStrategy
 
-from attention_dynamics.cli import LARGEST_SEED, one_line
+from attention_dynamics.cli import LARGEST_SEED, InputError, one_line
 
 
 def option(text: str, default=None, aliases: tuple[str, ...] = ()):
@@ -168,7 +168,7 @@ _POSITIVE = (
 
 
 def parse(description: str, argv: list[str] | None, *kinds: type) -> tuple:
-    """The parser, and an instance of each of ``kinds`` (dataclasses) from the command line.
+    """An instance of each of ``kinds`` (dataclasses) from the command line.
 
     Exits with one line and code 2 on unknown and invalid options.
     """
@@ -188,25 +188,24 @@ def parse(description: str, argv: list[str] | None, *kinds: type) -> tuple:
             parser.error(f"--{name} must be a positive number, not {value}")
     if not 0 <= values["seed"] <= LARGEST_SEED:
         parser.error(f"--seed must be from 0 to {LARGEST_SEED}")
-    if values.get("static_heads_num", 0) < 0:
-        parser.error("--static_heads_num must be at least 0")
-    return parser, *parsed
+    return parsed
 
 
-def parse_averages(description: str, argv: list[str] | None, *more: type) -> list:
+def parse_averages(description: str, argv: list[str] | None, *more: type) -> tuple:
     """The arguments of a script that averages attention, and those of ``more`` dataclasses."""
     kinds = (ModelArguments, DataArguments, LayoutArguments, AveragesArguments)
-    return parse(description, argv, *kinds, *more)[1:]
+    return parse(description, argv, *kinds, *more)
 
 
 class Options(NamedTuple):
-    """All options of run_papa_glue.py and run_papa_ner.py except :class:`TokenArguments`."""
+    """All options of run_papa_glue.py and run_papa_ner.py."""
 
     model: ModelArguments
     data: DataArguments
     layout: LayoutArguments
     papa: PapaArguments
     trainer: TrainerArguments
+    tokens: TokenArguments | None = None  # of run_papa_ner.py only
 
     @property
     def splits(self) -> list[str]:
@@ -227,19 +226,17 @@ _NEEDS = (
 )
 
 
-def parse_run(description: str, argv: list[str] | None, *more: type) -> tuple:
-    """The parser, the options of a training script, and the arguments of ``more`` dataclasses.
-
-    Exits with one line and code 2 on options that contradict each other.
-    """
-    parser, *parsed = parse(description, argv, *Options.__annotations__.values(), *more)
-    options = Options(*parsed[: len(Options._fields)])
+def parse_run(description: str, argv: list[str] | None, *more: type) -> Options:
+    """The options of a training script; InputError if they contradict each other."""
+    kinds = (ModelArguments, DataArguments, LayoutArguments, PapaArguments, TrainerArguments)
+    options = Options(*parse(description, argv, *kinds, *more))
     given, frozen = vars(options.papa) | vars(options.trainer), options.papa.freezing
     for option, needed in _NEEDS:
         if given[option] and not given[needed]:
-            parser.error(f"--{option} needs --{needed}")
+            raise InputError(f"--{option} needs --{needed}")
     if frozen[1:] or (options.papa.sort_calculating and options.papa.static_heads_num):
-        parser.error(f"--{' and --'.join([*frozen, 'static_heads_num'][:2])} exclude each other")
+        both = " and --".join([*frozen, "static_heads_num"][:2])
+        raise InputError(f"--{both} exclude each other")
     if not options.splits:
-        parser.error("nothing to do: give --do_train, --do_eval or --do_predict")
-    return parser, options, *parsed[len(Options._fields) :]
+        raise InputError("nothing to do: give --do_train, --do_eval or --do_predict")
+    return options

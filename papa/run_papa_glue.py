@@ -36,7 +36,7 @@ from attention_dynamics.storage.files import write_text
 
 
 def parse_args(argv=None) -> arguments.Options:
-    return arguments.parse_run(__doc__, argv)[1]
+    return arguments.parse_run(__doc__, argv)
 
 
 def write_predictions(folder: Path, task: Task, predicted: dict[str, PredictionOutput]) -> None:

@@ -19,7 +19,7 @@ from attention_dynamics.cli import run_script
 from attention_dynamics.device import set_seed
 
 
-def parse_args(argv=None) -> list:
+def parse_args(argv=None) -> tuple:
     return arguments.parse_averages(__doc__, argv)
 
 

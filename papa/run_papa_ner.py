@@ -36,11 +36,8 @@ from attention_dynamics.device import set_seed
 from attention_dynamics.storage.files import write_text
 
 
-def parse_args(argv=None) -> tuple[arguments.Options, arguments.TokenArguments]:
-    parser, options, tokens = arguments.parse_run(__doc__, argv, arguments.TokenArguments)
-    if options.data.task_dir is not None:
-        parser.error("--task_dir is for GLUE: give --train_file and --validation_file")
-    return options, tokens
+def parse_args(argv=None) -> arguments.Options:
+    return arguments.parse_run(__doc__, argv, arguments.TokenArguments)
 
 
 def write_predictions(folder: Path, task: Task, predicted: dict[str, PredictionOutput]) -> None:
@@ -52,7 +49,8 @@ def write_predictions(folder: Path, task: Task, predicted: dict[str, PredictionO
 
 
 def main(argv=None) -> None:
-    options, tokens = parse_args(argv)
+    options = parse_args(argv)
+    tokens = options.tokens
     set_seed(options.trainer.seed)
     encoder = open_encoder(options.model)
     task = load_token_task(options.data, tokens, options.model.cache_dir, options.splits)

@@ -43,6 +43,8 @@ def load_token_task(
     name = (data.task_name or "ner").lower()
     if name not in TOKEN_TASKS:
         raise InputError(f"--task_name {name} is not a task of words ({', '.join(TOKEN_TASKS)})")
+    if data.task_dir:
+        raise InputError("--task_dir is for GLUE: give --train_file and --validation_file")
     wanted = list(dict.fromkeys(("train", *splits)))
     tables = readers.read_splits(
         data, data.files, wanted, lambda path, _: readers.read_words(path), cache_dir

@@ -81,14 +81,14 @@ def make_model(
 ) -> PapaModel:
     """The model of the options: its heads, and its trained parameters.
 
-    Raises InputError for too many constant heads, and for constants or an order that do not match
-    the ``settings``, from :func:`constants.fingerprint`.
+    Raises InputError for a wrong number of constant heads, and for constants or an order that do
+    not match the ``settings``, from :func:`constants.fingerprint`.
     """
     papa, length, (layers, heads) = options.papa, options.data.max_seq_length, encoder.shape
-    if papa.static_heads_num > layers * heads:
+    if not 0 <= papa.static_heads_num <= layers * heads:
         raise InputError(
-            f"--static_heads_num: too many heads for {encoder.name} (expected at most "
-            f"{layers * heads}, {layers} layers x {heads} heads, got {papa.static_heads_num})"
+            f"--static_heads_num must be from 0 to {layers * heads} for {encoder.name} ({layers} "
+            f"layers x {heads} heads), not {papa.static_heads_num}"
         )
     averages, order = None, []
     if papa.static_heads_dir:
