@@ -58,6 +58,12 @@ def copying() -> SimpleNamespace:
     return load_folder(ROOT / "SequenceCopying")
 
 
+@pytest.fixture(scope="module")
+def papa() -> SimpleNamespace:
+    """The modules of papa/, such as ``papa.data.Collator``; some import others when called."""
+    return load_folder(ROOT / "papa")
+
+
 @pytest.fixture(scope="session")
 def plain_translation() -> ModuleType:
     """The plain reference of the translation experiment, benchmarks/reference/translation.py."""

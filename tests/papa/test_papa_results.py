@@ -1,7 +1,6 @@
 """Results of constant heads: collecting, drawing, and the batch file, on synthetic results."""
 
 import csv
-import functools
 import json
 import math
 import re
@@ -12,9 +11,9 @@ import matplotlib.text
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, load_folder
 
 from attention_dynamics.cli import InputError
+from attention_dynamics.storage.files import write_json
 
 LAYERS, HEADS, LENGTH = 2, 3, 8
 LAMBDAS = np.array([[0.5, -1.0, 0.25], [-0.125, 2.0, 0.0]], dtype=np.float32)
@@ -29,17 +28,6 @@ COLA = {
 RTE = {0: {7: (0.5, 0.6, 0.8)}, 6: {7: (0.5, 0.7, 0.6)}, 2: {7: (0.5, 0.5, 0.7)}}
 
 
-@pytest.fixture(scope="module")
-def papa():
-    """The modules of papa/."""
-    return load_folder(ROOT / "papa")
-
-
-def write(path: Path, value: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value))
-
-
 def make_experiment(folder: Path, scores: dict, metric="matthews_correlation", task="cola") -> Path:
     """Finished runs as run_papa_*.py leaves them."""
     for heads, seed, epochs in ((n, seed, one[seed]) for n, one in scores.items() for seed in one):
@@ -48,11 +36,11 @@ def make_experiment(folder: Path, scores: dict, metric="matthews_correlation", t
         record |= {"num_heads": LAYERS * HEADS, "static_heads_num": heads}
         record |= {"checksums": {"data": "a1", "order": "b2"}}
         settings = {**record, "learning_rate": "2e-05"}
-        write(run / "run.json", {**record, "settings": settings})
+        write_json(run / "run.json", {**record, "settings": settings})
         key = f"eval_{metric}"
         history = [{key: value, "epoch": 1.0 + place} for place, value in enumerate(epochs)]
-        write(run / "trainer_state.json", {"log_history": [{"loss": 1.0}, *history]})
-        write(run / "eval_results.json", {"eval_loss": 0.5, key: epochs[-1], "epoch": 3.0})
+        write_json(run / "trainer_state.json", {"log_history": [{"loss": 1.0}, *history]})
+        write_json(run / "eval_results.json", {"eval_loss": 0.5, key: epochs[-1], "epoch": 3.0})
     return folder
 
 
@@ -62,7 +50,7 @@ def make_heads(folder: Path) -> None:
     counts = np.ones((LENGTH, LENGTH), dtype=np.float32)
     for array in (averages, counts):
         array[..., 5, :] = array[..., :, 5] = 0
-    write(folder / "sorted" / "sorted_heads.json", ORDER)
+    write_json(folder / "sorted" / "sorted_heads.json", ORDER)
     np.save(folder / "sorted" / "lambdas.npy", LAMBDAS)
     (folder / "constants").mkdir()
     torch.save(torch.tensor(averages / 7), folder / "constants" / "avgs.pt")
@@ -90,28 +78,17 @@ def script(papa, tmp_path, monkeypatch, capsys):
     return script
 
 
-@pytest.fixture
-def collect(script):
-    """A function that collects runs in results/papa.json and returns what is printed."""
-    return functools.partial(script, "collect_papa_stats", "--out_file=results/papa.json")
-
-
-@pytest.fixture
-def plot(script):
-    """A function that draws runs and returns what is printed."""
-    return functools.partial(script, "plot_papa")
-
-
 def refused(part: str):
     """A context in which an InputError with ``part`` is raised."""
     return pytest.raises(InputError, match=re.escape(part))
 
 
+COLLECT = ("collect_papa_stats", "--out_file=results/papa.json")
 BOTH = ("--folders", "outputs/minilm_cola", "outputs/minilm_rte")
 
 
-def test_collect_computes_scores_and_drops_over_seeds(two_tasks, collect):
-    collect(*BOTH)
+def test_collect_computes_scores_and_drops_over_seeds(two_tasks, script):
+    script(*COLLECT, *BOTH)
     results = json.loads((two_tasks / "results" / "papa.json").read_text())
     rows = {(row["heads"], row["epoch"]): row for row in results["minilm_cola"]["rows"]}
     assert list(rows) == [(n, epoch) for n in (0, 3, 6) for epoch in ("last", "best")]
@@ -140,8 +117,8 @@ def test_collect_computes_scores_and_drops_over_seeds(two_tasks, collect):
     assert [row["drop"] for row in one_seed] == pytest.approx([0, 0.125, 0.25], abs=1e-12)
 
 
-def test_collect_prints_tables(two_tasks, collect):
-    lines = [re.split("  +", line.strip()) for line in collect(*BOTH).out.splitlines()]
+def test_collect_prints_tables(two_tasks, script):
+    lines = [re.split("  +", line.strip()) for line in script(*COLLECT, *BOTH).out.splitlines()]
     # 0.3 and 0.25 after the last epoch; 0.1 / 0.55 and 0.1 / 0.8 in the best one. No run of the
     # other task has 2 or 3 constant heads.
     mean = ["minilm", "6 (100%)", "2", "27.5%", "25.0% to 30.0%", "15.3%", "about 8.0%"]
@@ -153,9 +130,9 @@ def test_collect_prints_tables(two_tasks, collect):
     assert ["2 (33%)", "1", "0.700", "12.5%", "0.700", "12.5%"] in rte
 
 
-def test_collect_prints_one_long_table_as_json_and_csv(two_tasks, collect):
-    records = json.loads(collect(*BOTH, "--format", "json").out)
-    rows = list(csv.DictReader(collect(*BOTH, "--format", "csv").out.splitlines()))
+def test_collect_prints_one_long_table_as_json_and_csv(two_tasks, script):
+    records = json.loads(script(*COLLECT, *BOTH, "--format", "json").out)
+    rows = list(csv.DictReader(script(*COLLECT, *BOTH, "--format", "csv").out.splitlines()))
     assert len(records) == len(rows) == 2 * (3 + 3) + 2 * (3 + 3) + 2
     assert list(records[0]) == list(rows[0]) == [
         "folder", "model", "task", "metric", "statistic", "epoch", "heads", "share", "value", "std",
@@ -172,16 +149,16 @@ def test_metric_is_that_of_the_task(tmp_path, papa):
     for task, metric in (("mrpc", "f1"), ("ner", "overall_f1"), ("ner", "f1"), ("own", "accuracy")):
         folder = make_experiment(tmp_path / f"{task}_{metric}", RTE, metric, task=task)
         path = folder / "results" / "0_seed7" / "eval_results.json"
-        write(path, {**json.loads(path.read_text()), "eval_precision": 0.1})
+        write_json(path, {**json.loads(path.read_text()), "eval_precision": 0.1})
         assert papa.scores.load_experiment(folder).metric == metric
         assert papa.scores.load_experiment(folder).scores["last"][6] == {7: 0.6}
 
 
-def test_collect_reads_the_metric_of_the_option(collect, tmp_path):
+def test_collect_reads_the_metric_of_the_option(script, tmp_path):
     make_experiment(tmp_path / "x", RTE, "f1", task="rte")
     with refused("0_seed7/eval_results.json has no eval_accuracy; give a --metric among f1, loss"):
-        collect("--folders", "x")
-    assert "x: f1 of minilm on rte" in collect("--folders", "x", "--metric", "f1").out
+        script(*COLLECT, "--folders", "x")
+    assert "x: f1 of minilm on rte" in script(*COLLECT, "--folders", "x", "--metric", "f1").out
 
 
 def test_lower_is_better_for_losses(tmp_path, papa):
@@ -194,11 +171,11 @@ def test_lower_is_better_for_losses(tmp_path, papa):
     assert papa.scores.relative_drop(experiment, "best", 6)[0] == pytest.approx(0.5)
 
 
-def test_collect_names_missing_runs(two_tasks, collect):
+def test_collect_names_missing_runs(two_tasks, script):
     folder = two_tasks / "outputs" / "minilm_rte"
     shutil.rmtree(folder / "results" / "0_seed7")
     (folder / "results" / "2_seed7" / "run.json").unlink()
-    printed = collect(*BOTH)
+    printed = script(*COLLECT, *BOTH)
     assert printed.err.splitlines() == [
         "note: minilm_rte has no run with 0 constant heads: no relative drop",
         "results written to results/papa.json",
@@ -237,31 +214,31 @@ CHECKSUMS = {"data": "a1", "order": "c3"}
         ("trainer_state.json", "{}", "3_seed2/trainer_state.json has no log_history"),
     ],
 )  # fmt: skip
-def test_collect_refuses_corrupt_or_incomparable_results(collect, tmp_path, file, content, part):
+def test_collect_refuses_corrupt_or_incomparable_results(script, tmp_path, file, content, part):
     path = make_experiment(tmp_path / "x", COLA) / "results" / "3_seed2" / file
     if isinstance(content, dict):
         content = json.dumps({**json.loads(path.read_text()), **content})
     path.write_text(content)
     with refused(part):
-        collect("--folders", "x")
+        script(*COLLECT, "--folders", "x")
     assert not (tmp_path / "results").exists()
 
 
-def test_collect_refuses_wrong_folders(two_tasks, collect):
+def test_collect_refuses_wrong_folders(two_tasks, script):
     with refused("two directories are called minilm_cola"):
-        collect("--folders", "outputs/minilm_cola", "outputs/minilm_cola/")
+        script(*COLLECT, "--folders", "outputs/minilm_cola", "outputs/minilm_cola/")
     with refused("holds no finished run (run.json); train some with: bash papa_runs.sh MODEL"):
-        collect("--folders", "outputs/minilm_cola/sorted")
+        script(*COLLECT, "--folders", "outputs/minilm_cola/sorted")
     with refused("lies among the files that are read"):
-        collect(*BOTH, "--out_file", "outputs/minilm_cola/a.json")
+        script(*COLLECT, *BOTH, "--out_file", "outputs/minilm_cola/a.json")
 
 
 def rows_of(path: Path) -> list[dict]:
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
-def test_plot_writes_figures_and_their_numbers(two_tasks, plot):
-    printed = plot(*BOTH)
+def test_plot_writes_figures_and_their_numbers(two_tasks, script):
+    printed = script("plot_papa", *BOTH)
     written = [
         f"figures/{name}.{suffix}"
         for name in ("scores", "minilm_cola_lambdas", "minilm_cola_constants")
@@ -286,9 +263,11 @@ def test_plot_writes_figures_and_their_numbers(two_tasks, plot):
     assert by_place == [tuple(head) for head in ORDER]
 
 
-def test_plot_writes_the_constants_and_the_best_epoch(two_tasks, plot):
+def test_plot_writes_the_constants_and_the_best_epoch(two_tasks, script):
     averages = torch.load(two_tasks / "outputs" / "minilm_cola" / "constants" / "avgs.pt")
-    plot("--folders", "outputs/minilm_cola", "--epoch", "best", "--out_dir", "elsewhere")
+    script(
+        "plot_papa", "--folders", "outputs/minilm_cola", "--epoch", "best", "--out_dir", "elsewhere"
+    )
     scores = rows_of(two_tasks / "elsewhere" / "scores.csv")
     assert [float(row["score"]) for row in scores] == pytest.approx([0.55, 0.525, 0.45], abs=1e-12)
     rows = rows_of(two_tasks / "elsewhere" / "minilm_cola_constants.csv")
@@ -301,38 +280,11 @@ def test_plot_writes_the_constants_and_the_best_epoch(two_tasks, plot):
         np.testing.assert_allclose(found, averages[layer, head, query][seen], atol=5e-8)
 
 
-def texts_of(figure) -> dict[str, float]:
-    """The texts of a figure, and their sizes in points."""
-    texts = figure.findobj(matplotlib.text.Text)
-    return {text.get_text(): text.get_fontsize() for text in texts if text.get_text().strip()}
-
-
-def test_figures_hold_all_their_text(two_tasks, papa):
-    plot_papa, folder = papa.plot_papa, two_tasks / "outputs" / "minilm_cola"
-    experiment = papa.scores.load_experiment(folder)
-    order, constants = plot_papa.read_heads(folder, experiment)
-    described = {"folder": "minilm_cola", "metric": "matthews_correlation"}
-    rows = [{**described, **row} for row in papa.scores.score_rows(experiment)[::2]]
-    figures = [
-        plot_papa.draw_scores(rows, "Score"),
-        plot_papa.draw_lambdas(order, "minilm_cola: λ of each head"),
-        plot_papa.draw_constants(constants, [(0, 1), (1, 1)], order, "minilm_cola: constants"),
-    ]
-    for figure in figures:
-        figure.draw_without_rendering()
-        box = figure.get_tightbbox()  # in inches
-        assert box.x0 >= 0 and box.x1 <= figure.get_figwidth()
-        assert box.y0 >= 0 and box.y1 <= figure.get_figheight()
-        assert min(texts_of(figure).values()) >= 8
-    texts = {text for figure in figures for text in texts_of(figure)}
-    assert {"relative drop of the score (%)", "minilm_cola (matthews correlation)"} <= texts
-    assert {"layer", "head", "-1.00", "0.25", "layer 0, head 1: λ = -1, place 1 of 6"} <= texts
-
-
 def test_draw_lambdas_shows_small_values_in_their_own_unit(papa):
     order = papa.plot_papa.Order(np.array([[0.0012, -0.00034]]), [(0, 1), (0, 0)])
-    words = texts_of(papa.plot_papa.draw_lambdas(order, "x"))
-    assert {"1.20", "-0.34", "λ (low: replaceable; in the cells in units of 0.001)"} <= {*words}
+    texts = papa.plot_papa.draw_lambdas(order, "x").findobj(matplotlib.text.Text)
+    words = {text.get_text() for text in texts}
+    assert {"1.20", "-0.34", "λ (low: replaceable; in the cells in units of 0.001)"} <= words
 
 
 @pytest.mark.parametrize(
@@ -347,7 +299,7 @@ def test_draw_lambdas_shows_small_values_in_their_own_unit(papa):
         ("constants/avgs.pt", torch.zeros(2, 4, 8, 8), "expected (6, 8), got (8, 8)"),
     ],
 )
-def test_plot_refuses_corrupt_or_foreign_heads(two_tasks, plot, file, content, part):
+def test_plot_refuses_corrupt_or_foreign_heads(two_tasks, script, file, content, part):
     path = two_tasks / "outputs" / "minilm_cola" / file
     if content is None:
         path.unlink()
@@ -356,5 +308,5 @@ def test_plot_refuses_corrupt_or_foreign_heads(two_tasks, plot, file, content, p
     else:
         torch.save(content, path)
     with refused(part):
-        plot(*BOTH)
+        script("plot_papa", *BOTH)
     assert not (two_tasks / "figures").exists()
