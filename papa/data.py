@@ -13,6 +13,7 @@ import torch
 from arguments import DataArguments, LayoutArguments
 from metrics import IGNORED
 from readers import Task
+from torch.nn.utils.rnn import pad_sequence
 
 from attention_dynamics.cli import InputError
 
@@ -181,15 +182,12 @@ class Collator:
         """``(batch, len)`` per column; labels of sequences ``(batch,)``."""
         batch = {}
         for name in examples[0]:
-            values = [example[name] for example in examples]
-            if np.ndim(values[0]) == 0:
-                batch[name] = torch.tensor(values)
-                continue
-            filler = self.pad_id if name == "input_ids" else _COLUMNS[name][0]
-            table = np.full((len(values), max(map(len, values))), filler, dtype=np.int64)
-            for row, value in zip(table, values, strict=True):
-                row[: len(value)] = value
-            batch[name] = torch.from_numpy(table)
+            values = [torch.as_tensor(example[name]) for example in examples]
+            if values[0].ndim == 0:
+                batch[name] = torch.stack(values)
+            else:
+                filler = self.pad_id if name == "input_ids" else _COLUMNS[name][0]
+                batch[name] = pad_sequence(values, True, filler).long()
         positions = batch["attention_mask"].any(0).nonzero()[:, 0]
         if self.drop_unused_positions and len(positions) < batch["attention_mask"].shape[1]:
             for name, value in batch.items():

@@ -81,11 +81,7 @@ def open_encoder(args: ModelArguments) -> Encoder:
             **options,
         )
         base, report = AutoModel.from_pretrained(
-            source,
-            config=config,
-            attn_implementation="eager",
-            output_loading_info=True,
-            **options,
+            source, config=config, attn_implementation="eager", output_loading_info=True, **options
         )
         find_attention(base)  # reject unknown families before anything else fails
     if lost := sorted(key for key in report["missing_keys"] if not key.startswith("pooler.")):

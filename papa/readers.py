@@ -109,8 +109,9 @@ def _read_lines(path: str, file: str | None = None) -> tuple[str, list[str], str
     if len(names) != 1:
         held = ", ".join((names or source.names)[:8])
         raise InputError(f"{path} must hold one {file or 'file'}, once; it holds {held}")
-    lines = [line for _, stream in source.open_all(names) for line in text_lines(stream, path)]
-    return source.place(names[0]), lines, PurePosixPath(names[0].lower()).suffix
+    where = source.place(names[0])
+    lines = [line for _, stream in source.open_all(names) for line in text_lines(stream, where)]
+    return where, lines, PurePosixPath(names[0].lower()).suffix
 
 
 def read_table(

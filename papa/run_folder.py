@@ -98,11 +98,10 @@ def run_record(task: str, encoder: Encoder, datasets: dict[str, Dataset], option
     """All settings that determine the results of a run; collect_papa_stats.py reads them."""
     papa, args = options.papa, options.trainer
     checksums = {"encoder": encoder.checksum, "data": examples_checksum(datasets.values())}
-    files = {
-        "constants": (papa.static_heads_dir, AVERAGES),
-        "order": (papa.sorting_heads_dir, ORDER),
-    }
-    for name, (folder, file) in files.items():
+    for name, folder, file in (
+        ("constants", papa.static_heads_dir, AVERAGES),
+        ("order", papa.sorting_heads_dir, ORDER),
+    ):
         if folder is not None and (path := Path(folder) / file).is_file():
             checksums[name] = sha256(path)
     described = {
@@ -114,12 +113,9 @@ def run_record(task: str, encoder: Encoder, datasets: dict[str, Dataset], option
         "seed": args.seed,
         "checksums": checksums,
     }
-    folders = ("static_heads_dir", "sorting_heads_dir")  # the checksums describe their contents
-    chosen = {**vars(papa), **vars(options.layout)}
-    trainer = {key: getattr(args, key) for key in TRAINED}
-    settings = {
-        **described,
-        **{key: value for key, value in chosen.items() if key not in folders},
-        **{key: str(getattr(value, "value", value)) for key, value in trainer.items()},
-    }
+    settings = described | vars(papa) | vars(options.layout)
+    del settings["static_heads_dir"], settings["sorting_heads_dir"]  # their checksums are there
+    for key in TRAINED:
+        value = getattr(args, key)
+        settings[key] = str(getattr(value, "value", value))
     return {**described, "settings": settings}

@@ -12,14 +12,7 @@ from pathlib import Path
 import numpy as np
 from arguments import Options
 from checkpoints import last_checkpoint, train
-from constants import (
-    AVERAGES,
-    check_fingerprint,
-    fingerprint,
-    load_order,
-    load_tensor,
-    write_order,
-)
+from constants import AVERAGES, check_fingerprint, fingerprint, load_order, load_tensor, write_order
 from data import Collator
 from encoder_cache import HeadOnly, StatesCollator, cache_states
 from encoders import Encoder

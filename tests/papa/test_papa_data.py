@@ -396,8 +396,6 @@ EU = [["EU", "rejects"], ["Peter"]]
             "train.conll.gz", WNUT,
             "ner", (), [["the", "#big", "a b"], ["it"]], [["O", "B-loc", "I-loc"], ["O"]],
         ),
-        ("train", "a B-X\nb O", "chunk", (), [["a", "b"]], [["B-X", "O"]]),
-        ("train", "1 cat X B-Y\n2 dog Z O\n", "pos", ("1", "2"), [["cat", "dog"]], [["X", "Z"]]),
         (
             "train.conllu.gz", CONLLU,
             "pos", (), [["It", "'s", "New York"], ["Go"]], [["PRON", "AUX", "PROPN"], ["VERB"]],

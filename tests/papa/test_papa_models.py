@@ -182,41 +182,6 @@ def test_recorded_heads_give_the_published_sums(papa, golden, batch):
     close(torch.stack([heads.sums for heads in layers]).float(), golden["attention_sums"])
 
 
-@pytest.mark.parametrize("batch", (1, 5, 12))
-def test_reference_gives_the_published_averages(plain, golden, batch):
-    encoder = AutoModel.from_pretrained(GOLDEN / "papa" / "encoder").eval()
-    ids, valid = golden["input_ids"].split(batch), golden["attention_mask"].split(batch)
-    sums, patterns, avgs = plain.averages(encoder, zip(ids, valid, strict=True))
-    close(sums, golden["attention_sums"])
-    close(avgs, golden["avgs"])
-    close(patterns, golden["attention_patterns_sums"], 0)
-
-
-@pytest.mark.parametrize("case", CASES)
-@torch.no_grad()
-def test_reference_gives_the_published_results(plain, golden, case):
-    number = int(case.removeprefix("constant=")) if case.startswith("constant=") else 0
-    encoder = plain.PlainEncoder(
-        AutoModel.from_pretrained(GOLDEN / "papa" / "encoder"),
-        golden["avgs"],
-        golden["sorted_heads"][:number],
-        case == "mixed",
-    )
-    if case == "mixed":
-        encoder.lambdas.data.copy_(golden["lambdas"])
-    sequences = plain.SequenceClassifier(encoder, 16, 3).eval()
-    sequences.pooler.load_state_dict(golden["pooler"])
-    sequences.classifier.load_state_dict(golden["classifier"])
-    tokens = plain.TokenClassifier(encoder, 3).eval()
-    tokens.load_state_dict(golden["token_head"], strict=False)
-    ids, valid, expected = golden["input_ids"], golden["attention_mask"], golden["results"][case]
-    states = encoder(ids, valid)
-    close(states[-1] * valid.unsqueeze(2), expected["last_hidden_valid"])
-    close(sequences.pooler(states, valid), expected["pooled"])
-    close(sequences(ids, valid), expected["logits"])
-    close(tokens(ids, valid), expected["token_logits"])
-
-
 def test_write_order_gives_the_published_order(papa, golden, tmp_path):
     papa.constants.write_order(tmp_path, golden["lambdas"], {})
     assert papa.constants.load_order(tmp_path, 3, 4) == golden["sorted_heads"]
