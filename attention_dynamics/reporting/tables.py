@@ -119,12 +119,13 @@ def agreement_tables(results: dict, perf_label: str, authors: bool = False) -> l
 def agreements_of(*results: dict) -> list[str]:
     """The names x of the levels agr_x that any of the results holds, in the paper's order.
 
-    ``logistic`` is followed by ``logistic_C10``, ..., with other regularization strengths.
+    ``logistic`` is followed by ``logistic_C10``, ..., by ascending regularization strength.
     """
-    keys = dict.fromkeys(key for result in results for key in result)
-    level = r"agr_({}(_C[0-9.e+-]+)?)"
-    matches = (re.fullmatch(level.format(name), key) for name in LEVELS for key in keys)
-    return [match[1] for match in matches if match]
+    level = re.compile(rf"agr_({'|'.join(LEVELS)})(?:_C([0-9.e+-]+))?")
+    keys = {key for result in results for key in result}
+    matches = {m[0][4:]: m for key in keys if (m := level.fullmatch(key))}
+    order = list(LEVELS)
+    return sorted(matches, key=lambda x: (order.index(matches[x][1]), float(matches[x][2] or 0)))
 
 
 def level_rows(results: dict, perf_label: str, authors: bool = False) -> list[dict]:

@@ -65,8 +65,8 @@ def write_baseline(
         best = int(np.argmin(losses))
         out.write(beta, {"best_epoch": best, "validation_losses": losses})
     print(
-        f"{path}: {len(beta)} words, lowest validation loss {losses[best]:.4f} after epoch {best} "
-        f"of {args.epochs}"
+        f"{path}: vocabulary of {len(beta)}, lowest validation loss {losses[best]:.4f} after epoch "
+        f"{best} of {args.epochs}"
     )
 
 
