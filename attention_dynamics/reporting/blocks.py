@@ -203,8 +203,8 @@ def reproduce() -> str:
         spent = [f"{label}: {total:.1f} h" for label, total in spent if total]
         rows.append([one["what"], one["command"], "; ".join(spent) or "-", one["results"]])
     table = _long_table(["paper and experiment", "command", "time", "results"], rows)
-    machine = f"{_machine(content)}; it did other work at the same time"
-    return f"{table}\n\nTime: of all runs together. Machine: {machine}."
+    machine = f"on a machine that did other work too ({_machine(content)})"
+    return f"{table}\n\nTime: elapsed, of all runs together, {machine}."
 
 
 def _machine(content: dict) -> str:
