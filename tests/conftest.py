@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+signal.signal(signal.SIGINT, signal.default_int_handler)  # `bash test.sh &` starts with it ignored
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = Path(__file__).resolve().parent / "golden"
 
