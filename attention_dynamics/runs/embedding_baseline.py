@@ -64,10 +64,7 @@ def write_baseline(
         beta = baseline[0].beta().cpu().numpy()
         best = int(np.argmin(losses))
         out.write(beta, {"best_epoch": best, "validation_losses": losses})
-    print(
-        f"{path}: vocabulary of {len(beta)}, lowest validation loss {losses[best]:.4f} after epoch "
-        f"{best} of {args.epochs}"
-    )
+    print(f"{path}: vocabulary of {len(beta)}, best after epoch {best} of {args.epochs}")
 
 
 def train_baseline(
