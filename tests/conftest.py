@@ -110,6 +110,13 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
+class Hostile:
+    """Makes a folder when it is unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, ("harm",)
+
+
 class HubRows(list):
     """The rows of one split, with the interface of `datasets`."""
 
@@ -254,12 +261,12 @@ def assert_refused(process: subprocess.CompletedProcess, *parts: str) -> None:
         assert part in line, line
 
 
-def refused(main, args: list[str]) -> str:
-    """The message, of one line, with which ``main`` rejects its arguments or its input."""
+def refused(function, *args: object) -> str:
+    """The message, of one line, with which ``function`` rejects its arguments or its input."""
     from attention_dynamics.cli import InputError
 
     with pytest.raises(InputError) as error:
-        main(args)
+        function(*args)
     assert "\n" not in str(error.value)
     return str(error.value)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import assert_refused, refused, run_script
+from conftest import Hostile, assert_refused, refused, run_script
 
 from attention_dynamics.cli import RunError
 from attention_dynamics.storage.files import read_json, write_json
@@ -78,14 +78,10 @@ def test_all_missing_checkpoints_are_named_with_the_command(small_set, classific
 
 
 def test_word_vectors_that_ask_for_code(small_set):
-    class Hostile:
-        def __reduce__(self):
-            return os.mkdir, ("pwned",)
-
     Path("data/w2v.pkl").write_bytes(pickle.dumps({"w1": Hostile()}))
     process = run_script("classification/train_classifier.py", *TRAIN, cwd=small_set)
     assert_refused(process, "data/w2v.pkl asks for posix.mkdir", "nothing was run")
-    assert not (small_set / "pwned").exists()
+    assert not (small_set / "harm").exists()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import json
 import os
+import stat
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from attention_dynamics.cli import InputError, RunError
 from attention_dynamics.runs.records import locked
-from attention_dynamics.storage.archives import Source
+from attention_dynamics.storage import archives
 from attention_dynamics.storage.files import read_json
 from attention_dynamics.storage.pickles import load_pickle
 
@@ -220,12 +222,9 @@ def mine(folder: Path, train: str, test: str, suffix: str = "csv") -> list[objec
     ("suffix", "train", "columns"),
     [
         ("csv.gz", 'id,body,class\n1,"Good, ""very""\nso",1\n2,Bad,0\n', ("body", "class")),
+        ("csv", '\ufeff\r\nt,l\r\n\r\n"Good, ""very""\r\nso",1\r\nBad,0\r\n\r\n', "tl"),
         ("tsv", '1\tid\tGood, "very" so\n0\tid\tBad\n', (2, 0)),
-        (
-            "jsonl",
-            '{"t": "Good,\\"very\\"\\u2028so", "l": true}\n\n{"t": "Bad", "l": 0.0}\n',
-            "tl",
-        ),
+        ("jsonl", '{"t": "Good,\\"very\\"\\u2028so", "l": true}\n\n{"t": "Bad", "l": 0.0}\n', "tl"),
     ],
 )
 def test_own_files_are_read(prepare, folder, suffix, train, columns):
@@ -463,7 +462,7 @@ def test_archives_with_a_file_twice_or_corrupt(prepare, folder):
     for name in ("train.txt", "train.txt.gz", "test.txt"):
         write(folder / "sst" / name, TREES["train"])
     with pytest.raises(InputError, match=r"train.txt more than once \(with and without .gz"):
-        Source(folder / "sst")
+        archives.Source(folder / "sst")
     whole = write(folder / "SMSSpamCollection.gz", SMS * 500).read_bytes()
     (folder / "a.gz").write_bytes(whole[:-20])
     (folder / "b.tar.gz").write_bytes(b"no archive at all")
@@ -472,6 +471,31 @@ def test_archives_with_a_file_twice_or_corrupt(prepare, folder):
     for name in ("a.gz", "b.tar.gz", "c.zip"):
         with pytest.raises(InputError, match=f"{name}.* is corrupt or truncated"):
             prepare("SMS", "--source", folder / name)
+
+
+def test_a_link_in_an_archive_is_not_followed(prepare, folder):
+    test = write(folder / "test.txt", TREES["test"])
+    with tarfile.open("x.tar.gz", "w:gz") as archive:
+        link = tarfile.TarInfo("train.txt")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+        archive.add("test.txt")
+    with zipfile.ZipFile("x.zip", "w") as archive:
+        link = zipfile.ZipInfo("train.txt")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, "/etc/passwd")
+        archive.write(test, "test.txt")
+    for path in ("x.tar.gz", "x.zip"):
+        with pytest.raises(InputError, match="does not look like Furd"):
+            prepare("Furd", "--source", path)
+
+
+def test_an_archive_that_fills_the_memory(prepare, folder, monkeypatch):
+    monkeypatch.setattr(archives, "MOST_BYTES", 10**6)
+    members = {"train.txt": TREES["train"] * 20_000, "test.txt": TREES["test"]}
+    source = zipped(folder / "x.zip", members)
+    with pytest.raises(InputError, match=r"x.zip.*holds more than 1,000,000 bytes of data"):
+        prepare("Furd", "--source", source)
 
 
 # --- Downloads: without the network
@@ -496,10 +520,8 @@ def test_download_filters_and_splits(prepare, folder, hub):
     assert [len(sets["train"]), len(sets["test"])] == [8, 2]
     rows = [{"text": f"Haiti #39;s {n}", "label": n} for n in range(-1, 4)]
     hub.splits = {"train": rows, "test": rows}
-    assert prepare("AG_News", "--download")["test"] == [
-        (["haiti", "'s", "0"], 0),
-        (["haiti", "'s", "2"], 1),
-    ]
+    haiti = ["haiti", "'s"]
+    assert prepare("AG_News", "--download")["test"] == [([*haiti, "0"], 0), ([*haiti, "2"], 1)]
     notes = about(folder, "AG_News")["notes"]
     assert "test rows left out because they have other labels: 3" in notes
 
@@ -527,27 +549,15 @@ SMS_FILE = "SMSSpamCollection"
         ("IMDB", {"a.txt": "x"}, r"does not look like IMDB: expected .*test}/{neg,pos} of texts"),
         ("Furd", {"train.txt": "(3 (2 a))"}, "expected one train.txt and one test.txt of trees"),
         ("Furd", TREE, "train.txt line 2 is not a sentiment tree"),
-        (
-            "AG_News",
-            {"train.csv": '"5","a","b"\n'},
-            "line 1 has the label '5'; accepted are 1, 2,",
-        ),
-        (
-            "AG_News",
-            {"train.csv": "a,b,c,d\n"},
-            "train.csv has 4 column.s., expected class,title",
-        ),
+        ("AG_News", {"train.csv": '"5","a","b"\n'}, "line 1 has the label '5'; accepted are 1, 2,"),
+        ("AG_News", {"train.csv": "a,b,c,d\n"}, "train.csv has 4 column.s., expected class,ti"),
         ("Yelp", {"train.csv": "1,a\n2,b,c\n"}, r"line 2 has 3 field\(s\), the first row has 2"),
         ("SMS", {"a.txt": "x", "b.txt": "x"}, "expected one file SMSSpamCollection; .* a.txt, b"),
         ("SMS", {SMS_FILE: "ham hello\n"}, "line 1 has the label 'ham hello'; acc"),
         ("SMS", {SMS_FILE: b"ham\ta\nham\t\xa3\n"}, "not UTF-8 text: line 2, byte 10"),
         ("SMS", {SMS_FILE: "ham\ta\n".encode("utf-16")}, "not UTF-8 .* -f UTF-16 -t"),
         ("SMS", {SMS_FILE: ""}, "SMS has no train example"),
-        (
-            "SMS",
-            {SMS_FILE: "ham\ta\n" * 10},
-            r"training set has 8 examples \(8 of label 0, 0 of l",
-        ),
+        ("SMS", {SMS_FILE: "ham\ta\n" * 10}, r"training set has 8 examples \(8 of label 0, 0 of"),
     ],
 )
 def test_sources_that_are_rejected(prepare, folder, dataset, files, message):
@@ -577,6 +587,9 @@ JSON_ROW = '{"text": "a", "label": 1}\n'
         ("jsonl", f'{JSON_ROW}{{"text"\n', [], "line 2 is malformed JSON at column 8"),
         ("jsonl", '{"text": "a"}\n', [], "line 1 has no column 'label'; its columns are .'text'"),
         ("jsonl", '{"text": null, "label": 1}\n', [], "line 1: text is None, not a text"),
+        ("jsonl", f"{JSON_ROW}[2]\n", [], "line 2 is not a JSON object"),
+        ("csv", "", [], "train.csv holds no row"),
+        ("csv", "text,label\n".encode("utf-16"), [], "train.csv is not UTF-8 text: line 1"),
         ("xml", "<a>", [], r"must end in .csv, .tsv, .txt \(as .tsv\), .jsonl or .ndjson"),
     ],
 )

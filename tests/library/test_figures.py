@@ -1,6 +1,7 @@
 """The figures over training, and the page of colored tokens, down to what a browser shows."""
 
 import csv
+import html
 import math
 import re
 import shutil
@@ -219,6 +220,33 @@ def test_token_page_colors_the_words_in_a_browser(tmp_path, logs):
         np.testing.assert_allclose(np.array(found, dtype=float), expected, atol=2e-3)
         # The hostile token is a word on the page, and nothing that ran.
         assert "<title>made_up: where attention goes</title>" in dom
+
+
+ATTACK = (
+    "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "' onclick='alert(1)",
+    "\"><svg onload=alert(1)>", "{{ 7 * 7 }}", "</span></div><!--", "\u2028&lt;script&gt;", "]]>",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_pair", [False, True])
+def test_tokens_are_text_on_the_pages(is_pair):
+    """A page of hostile tokens has the tags of one of plain tokens, and shows them as they are."""
+    ids = Ragged.from_rows([np.array([1, *range(4, 4 + len(ATTACK)), 2])])
+    trg = ids if is_pair else np.array([1])
+    logs = Logs("small", ids, trg, {"val": 1, "train": 0}, np.array([0]))
+    for name in ("normal_A", "uniform"):
+        for kind in ("alpha", "beta"):
+            logs.arrays[name, 0, kind] = np.linspace(0.1, 0.2, logs.num_scores, dtype=np.float32)
+    tags = []
+    for words in (ATTACK, [f"word{n}" for n in range(len(ATTACK))]):
+        vocabulary = ["<pad>", "<s>", "</s>", "<unk>", *words]
+        if is_pair:
+            page = attention_page(logs, [f"▁{word}" for word in vocabulary], [0])
+        else:
+            page = attention_page(logs, vocabulary, [0], np.ones(logs.num_scores))
+        assert all(word in html.unescape(page) for word in words)
+        tags.append(re.findall(r"</?\w+", page))
+    assert tags[0] == tags[1]
 
 
 def test_plot_dynamics_script_reads_published_logs(tmp_path):

@@ -1,27 +1,34 @@
 """Atomic writes, JSON with positions, run folders, checkpoints and log configs."""
 
+import itertools
 import multiprocessing
 import os
+import pickle
 import re
 import signal
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
 
 import pytest
 import torch
+from conftest import Hostile, refused
 from torch import nn
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.runs.checkpoints import load_checkpoint, save_checkpoint
 from attention_dynamics.runs.configs import read_config, read_log_config
 from attention_dynamics.runs.paths import run_folder
-from attention_dynamics.runs.records import begin_run
+from attention_dynamics.runs.records import begin_run, read_run
 from attention_dynamics.storage.files import (
     atomic_write,
+    read_json,
     write_json,
     write_text,
     write_together,
 )
+from attention_dynamics.storage.pickles import load_pickle
 
 
 def test_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -124,6 +131,68 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path):
     torch.save({"weight": 3}, tmp_path / "odd")
     with pytest.raises(InputError, match="not a state_dict of tensors"):
         load_checkpoint(tmp_path / "odd", nn.Linear(3, 2))
+
+
+def test_checkpoints_accept_no_flipped_bit_of_a_weight(tmp_path):
+    """torch verifies no checksum, and skips a tensor whose entry is marked as a folder (0x10)."""
+    model, other, path = nn.Linear(4, 4), nn.Linear(4, 4), tmp_path / "model0"
+    save_checkpoint(path, model)
+    whole = path.read_bytes()
+    for place, mask in itertools.product(range(len(whole)), (1, 0x10)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ mask]) + whole[place + 1 :])
+        try:
+            load_checkpoint(path, other)
+        except InputError as error:
+            assert "model0" in str(error)
+        else:
+            assert model.weight.equal(other.weight) and model.bias.equal(other.bias)
+
+
+def test_checkpoints_that_are_truncated_packed_or_code_are_refused(folder):
+    save_checkpoint(folder / "model0", nn.Linear(4, 4))
+    with zipfile.ZipFile("model0") as stored, zipfile.ZipFile("bomb", "w", 8) as packed:
+        for member in stored.infolist():
+            packed.writestr(member.filename, stored.read(member))
+    Path("code").write_bytes(pickle.dumps(Hostile()))
+    torch.save({"weight": Hostile()}, "nested")
+    whole = Path("model0").read_bytes()
+    for end in range(0, len(whole), 101):
+        Path(f"cut{end}").write_bytes(whole[:end])
+    for path in (*map(Path, ("bomb", "code", "nested")), *Path().glob("cut*")):
+        assert f"{path} is corrupt" in refused(load_checkpoint, path, nn.Linear(4, 4))
+    assert not Path("harm").exists()
+
+
+@pytest.mark.parametrize(
+    "load", [load_pickle, read_json, lambda path: load_checkpoint(path, nn.Linear(2, 2))]
+)
+def test_loaders_refuse_what_is_not_a_file(folder, load):
+    Path("there").mkdir()
+    assert "there is a folder, not a file" in refused(load, Path("there"))
+    assert "missing does not exist" in refused(load, Path("missing"))
+
+
+RUN = '{"settings": {"seed": 1}, "finished": null}'
+
+
+def test_json_may_have_a_byte_order_mark_and_crlf(tmp_path):
+    (tmp_path / "run.json").write_bytes(b"\xef\xbb\xbf" + RUN.replace(" ", "\r\n").encode())
+    assert read_run(tmp_path)["settings"] == {"seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (RUN.encode("utf-16"), "is not UTF-8 text: byte 0; convert it from its encoding"),
+        (RUN.encode() + b"\0" * 4096, "malformed JSON at line 1 column 44"),
+        (b"", "malformed JSON at line 1 column 1"),
+        (b"[1]", "is not a run record"),
+    ],
+)
+def test_json_of_another_kind_is_refused(tmp_path, content, message):
+    (tmp_path / "run.json").write_bytes(content)
+    line = refused(read_run, tmp_path)
+    assert "run.json" in line and message in line
 
 
 def test_checkpoints_of_other_code_are_not_replaced(tmp_path):

@@ -1,10 +1,12 @@
 """Log storage: both layouts, and what corrupt or hostile files get."""
 
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import Hostile, refused
 
 from attention_dynamics.analysis.logs import Logs, load_logs, published_layout, save_logs
 from attention_dynamics.analysis.ragged import Ragged
@@ -123,20 +125,25 @@ def test_plain_data_and_arrays_are_admitted(tmp_path, protocol):
     assert back == value
 
 
-def test_other_pickles_and_versions_are_refused(tmp_path):
-    path = tmp_path / "x_logs.pkl"
-    for value, message in (
-        ([1, 2], "does not hold the logs"),
-        ({"metas": {}}, "does not hold the logs"),
-        ({"format": "attention_dynamics.logs", "version": 99}, "version 99"),
-        ({"format": "attention_dynamics.logs", "version": 1}, "corrupt"),
-        ({"metas": {}, "data": []}, "corrupt"),
-    ):
-        path.write_bytes(pickle.dumps(value))
-        with pytest.raises(InputError, match=message):
-            load_logs(path)
-    with pytest.raises(InputError, match="does not exist"):
-        load_logs(tmp_path / "none.pkl")
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (pickle.dumps([Hostile()], 0), "asks for .*mkdir, which is not plain data"),
+        (pickle.dumps([Hostile()], 5), "asks for .*mkdir, which is not plain data"),
+        (b"\x80\x02cbuiltins\neval\n(X\x01\0\0\x001tR.", "asks for builtins.eval"),
+        (b"\x80\x04\x8c\x05numpy\x8c\x0cndarray.dump\x93.", "numpy.ndarray.dump"),
+        (b"name,value\na,1\n", "corrupt or not a pickle"),
+        (pickle.dumps([1, 2]), "does not hold the logs"),
+        (pickle.dumps({"metas": {}}), "does not hold the logs"),
+        (pickle.dumps({"format": "attention_dynamics.logs", "version": 99}), "version 99"),
+        (pickle.dumps({"format": "attention_dynamics.logs", "version": 1}), "corrupt"),
+        (pickle.dumps({"metas": {}, "data": []}), "corrupt"),
+    ],
+)
+def test_other_pickles_and_versions_are_refused(folder, content, message):
+    Path("x_logs.pkl").write_bytes(content)
+    assert re.search(f"x_logs.pkl.*{message}", refused(load_logs, "x_logs.pkl"))
+    assert not Path("harm").exists()
 
 
 @pytest.mark.parametrize(
