@@ -2,45 +2,32 @@
 
     python benchmarks/classification.py
     python benchmarks/classification.py --only train agreement --rounds 9
-    python benchmarks/classification.py --device cuda --only train eval_dump embedding
+    python benchmarks/classification.py --device cuda --only train scores embedding
 
-Both sides work on the same made-up texts, in turn, in one process; a row shows the medians and
-reference / ours. A floor is what no side can leave out, measured alone, with the ratio if there
-were nothing else: of eval_dump the matrix products of ours at the rate of a large product here, of
-the embedding an epoch's updates by the optimizer. Sections:
+Both sides run on the same generated texts with interleaved timings in one process. A row shows
+medians and reference / ours; the floor is the time of our matrix products alone. Sections:
 
     train      one training step of the paper's model
-    resume     what it costs a step that training can be stopped and go on (no reference)
-    eval_dump  the whole step from data and checkpoints to the logs on disk
-    agreement  top 5% match and Kendall's tau of the gold run with the iterations of another
+    scores     α, β and Δ of a checkpoint
+    agreement  top 5% match and Kendall's tau between the gold run and iterations of another run
     embedding  one epoch of β^px with its validation
-    logistic   β^lr: the same coefficients, peak memory
-    scale      logs of IMDB's size: their file, and the memory that collecting them takes
+    logistic   β^lr: memory of the fit, and the difference of the coefficients
 
-Prints a table per section and keeps it, with facts about the machine, in benchmarks/results/.
+Prints a table per section and adds it, with facts about the machine, to benchmarks/results/.
 """
 
 import argparse
-import contextlib
-import io
-import json
-import pickle
 import random
-import tempfile
-import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
 from measure import (
-    bounded,
     compared,
     in_process,
     matmul_floor,
     modules_of,
     parse_sections,
-    resume_rows,
     run_sections,
     section_parser,
     time_interleaved,
@@ -50,12 +37,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from attention_dynamics.analysis import agreement
-from attention_dynamics.analysis.logs import Logs, load_logs, save_logs
 from attention_dynamics.analysis.ragged import Ragged, offsets_of
-from attention_dynamics.analysis.statistics import summarize
 from attention_dynamics.cli import run_script
 from attention_dynamics.device import peak_memory_mb
-from attention_dynamics.names import METRICS
 from attention_dynamics.runs.embedding_baseline import train_baseline
 
 CONFIG = {"hidden_dim": 256, "intermediate_dim": 256, "embed_dim": 300, "batch_size": 32}
@@ -64,7 +48,7 @@ GIGABYTE = 1e9
 
 @dataclass(frozen=True)
 class Workload:
-    """Made-up texts: ``texts`` of them, log-normal lengths, words drawn by Zipf's law.
+    """Generated texts: ``texts`` of them, log-normal lengths, words drawn by Zipf's law.
 
     ``mean`` is that of the lengths, ``sigma`` the spread of their logarithm, ``longest`` the limit;
     ``vocab`` includes the four specials.
@@ -82,18 +66,14 @@ class Workload:
         drawn = rng.lognormal(np.log(self.mean) - self.sigma**2 / 2, self.sigma, self.texts)
         return np.clip(drawn.round(), 3, self.longest).astype(np.int64)
 
-    def words(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """``(count,)`` int64 word indices from 4 on, the frequent ones first."""
-        share = 1 / np.arange(10, 6 + self.vocab)
-        return 4 + rng.choice(self.vocab - 4, count, p=share / share.sum())
-
     def examples(self, seed: int) -> list[reference.Example]:
-        """``texts`` examples ``(token ids, label)``; some words speak for label 1, so there is
-        something to learn."""
+        """``texts`` examples ``(token ids, label)``; some words are evidence for label 1."""
         rng = np.random.default_rng(seed)
+        share = 1 / np.arange(10, 6 + self.vocab)
+        share /= share.sum()
         examples = []
         for length in self.lengths(rng):
-            words = self.words(rng, length - 2)
+            words = 4 + rng.choice(self.vocab - 4, length - 2, p=share)
             label = int((words % 7 == 0).sum() * 7 + rng.normal() * 3 > length)
             examples.append(([reference.BOS, *words.tolist(), reference.EOS], label))
         return examples
@@ -101,10 +81,6 @@ class Workload:
 
 SHORT = Workload("SST-like, 20 tokens", 1821, 20, 0.5, 60, 6000)
 LONG = Workload("250 tokens", 1000, 250, 0.65, 1000, 20_000)
-
-
-def parse_args(argv=None) -> argparse.Namespace:
-    return parse_sections(section_parser(__doc__, RUN_SECTION), "classification", argv)
 
 
 def experiment(module: str):
@@ -136,9 +112,9 @@ def both_models(vocab: int, config: dict) -> tuple[nn.Module, nn.Module]:
 
 def train_section(args: argparse.Namespace) -> list[dict]:
     rows = []
-    for workload, rounds, at_least in (
-        (SHORT, 3 * args.rounds, 1.6),
-        (LONG, min(args.rounds, 3), 4.0),  # a step of the reference takes many seconds here
+    for workload, rounds in (
+        (SHORT, 3 * args.rounds),
+        (LONG, min(args.rounds, 3)),  # a step of the reference takes many seconds here
     ):
         workload = sized(workload, 32 * 40, args)
         examples = workload.examples(seed=0)
@@ -164,80 +140,37 @@ def train_section(args: argparse.Namespace) -> list[dict]:
             adam.step()
 
         times = time_interleaved([plain_step, our_step], rounds)
-        rows.append(compared(workload.name, "training step", "s", *times, at_least))
+        rows.append(compared(workload.name, "training step", "s", *times))
     return rows
 
 
-def resume_section(args: argparse.Namespace) -> list[dict]:
-    workload = sized(SHORT, 32 * 40, args)
-    split, (_, model) = as_split(workload.examples(seed=0)), both_models(workload.vocab, CONFIG)
-
-    def loss_of(step: int) -> torch.Tensor:
-        examples = np.arange(step * CONFIG["batch_size"], (step + 1) * CONFIG["batch_size"])
-        ids, lengths, labels = split.batch(examples % len(split))
-        return F.binary_cross_entropy_with_logits(model(ids, lengths).score, labels)
-
-    return resume_rows(workload.name, model, loss_of, 5 if args.quick else 20 * args.rounds, 250)
-
-
-def write_experiment(
-    folder: Path, workload: Workload, num_test: int, checkpoints: int
-) -> list[dict]:
-    """Data, configs and untrained checkpoints of a dataset "made"; returns its log config."""
-    vocab = workload.vocab
-    for number, (split, texts) in enumerate((("train", workload.texts), ("test", num_test))):
-        examples = replace(workload, texts=texts).examples(seed=number)
-        content = {
-            "vocab": [f"word{index}" for index in range(vocab)],
-            "XY": [[tokens[1:-1], label] for tokens, label in examples],
-        }
-        (folder / "data").mkdir(exist_ok=True)
-        (folder / "data" / f"made_{split}.json").write_text(json.dumps(content))
-    (folder / "data" / "w2v.pkl").write_bytes(pickle.dumps({}))
-    entries = [
-        {"name": "normal_A", "iteration": iteration, "seed": 20, "uniform": False}
-        for iteration in range(checkpoints)
-    ]
-    (folder / "configs").mkdir()
-    (folder / "configs" / "made_log.json").write_text(json.dumps(entries))
-    (folder / "configs" / "model.json").write_text(json.dumps(CONFIG))
-    _, _, known = reference.load_dataset(folder / "data", "made", num_test)
-    plain, _ = both_models(known, CONFIG)
-    run = f"h_dim={CONFIG['hidden_dim']},b_size={CONFIG['batch_size']},seed=20,normal"
-    run = folder / "models" / "made" / run
-    run.mkdir(parents=True)
-    for entry in entries:
-        torch.save(plain.state_dict(), run / f"model{entry['iteration']}")
-    return entries
-
-
-def eval_dump_section(args: argparse.Namespace) -> list[dict]:
+def scores_section(args: argparse.Namespace) -> list[dict]:
+    """α, β and Δ of a checkpoint."""
     rows = []
-    for workload, texts, num_test, checkpoints, rounds in (
-        (SHORT, 6920, 500, 2, args.rounds),
-        (LONG, 2000, 48, 1, 1),  # minutes for the reference
+    for workload, texts, rounds in (
+        (SHORT, 1000, args.rounds),
+        (LONG, 96, 1),  # half a minute for the reference
     ):
         workload = sized(workload, texts, args)
-        num_test = 20 if args.quick else num_test
-        with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
-            folder = Path(name)
-            entries = write_experiment(folder, workload, num_test, checkpoints)
+        examples = workload.examples(seed=0)
+        split, (plain_model, our_model) = as_split(examples), both_models(workload.vocab, CONFIG)
+        our_model.to(args.device).requires_grad_(False)
 
-            def plain(folder=folder, entries=entries, num_test=num_test):
-                logs = reference.eval_dump(folder, "made", CONFIG, entries, num_test)
-                with open("reference_logs.pkl", "wb") as stream:
-                    pickle.dump(logs, stream)
+        def plain(model=plain_model, examples=examples):
+            return reference.evaluate(model, examples, CONFIG["batch_size"])[0]
 
-            def ours(num_test=num_test, threads=args.threads):
-                options = f"--dataset made --test_set_size {num_test} --threads {threads}"
-                options += f" --device {args.device} --overwrite"
-                with contextlib.redirect_stdout(io.StringIO()):
-                    experiment("eval_dump").main(options.split())
+        def ours(model=our_model, split=split):
+            return experiment("eval_dump").dump(model, split, args.device)[0]
 
-            times = time_interleaved([plain, ours], rounds)
-            floor = matmul_floor(ours, args.device)
-        what = f"{checkpoints} checkpoint(s), 2 x {num_test} texts"
-        rows.append(compared(workload.name, what, "s", *times, 5.0, floor))
+        expected, found = plain(), ours()
+        for kind, values in found.items():
+            flat = np.concatenate([scores[kind] for scores in expected])
+            np.testing.assert_allclose(flat, values, atol=1e-5)
+        times = time_interleaved([plain, ours], rounds)
+        floor = matmul_floor(ours, args.device)
+        rows.append(
+            compared(workload.name, f"α, β, Δ of {len(examples)} texts", "s", *times, floor)
+        )
     return rows
 
 
@@ -252,9 +185,9 @@ def agreement_section(args: argparse.Namespace) -> list[dict]:
         others = [rng.standard_normal(offsets[-1], dtype=np.float32) for _ in range(22)]
         plain_gold = np.split(gold, offsets[1:-1])
         plain_others = [np.split(other, offsets[1:-1]) for other in others]
-        for metric, iterations, at_least in (
-            ("top 5% match", 22, 50.0),  # the paper's number of iterations
-            ("kendall tau", 3, 8.0),  # one takes the reference a second
+        for metric, iterations in (
+            ("top 5% match", 22),  # the paper's number of iterations
+            ("kendall tau", 3),  # one takes the reference a second
         ):
 
             def plain(metric=metric, first=plain_gold, others=plain_others[:iterations]):
@@ -269,47 +202,33 @@ def agreement_section(args: argparse.Namespace) -> list[dict]:
             np.testing.assert_allclose(plain(), ours(), atol=1e-12)
             times = time_interleaved([plain, ours], args.rounds)
             what = f"{metric}, {workload.texts} texts, {iterations} iterations"
-            rows.append(compared(workload.name, what, "s", *times, at_least))
+            rows.append(compared(workload.name, what, "s", *times))
     return rows
 
 
 def embedding_section(args: argparse.Namespace) -> list[dict]:
     """One epoch with a validation before and after it, from the same start."""
-    return [
-        embedding_row(sized(SHORT, 6920, args), sized(SHORT, 1821, args), args),
-        embedding_row(sized(LONG, 2000, args), sized(LONG, 500, args), args),
-    ]
+    rows = []
+    for workload, texts, val_texts in ((SHORT, 6920, 1821), (LONG, 2000, 500)):
+        workload = sized(workload, texts, args)
+        train_set = workload.examples(seed=0)
+        val_set = sized(workload, val_texts, args).examples(seed=1)
+        splits = as_split(train_set), as_split(val_set)
+        settings = argparse.Namespace(embed_dim=256, bsize=64, epochs=1, lr=1.5e-4, seed=0)
+        sizes = workload.vocab, settings.embed_dim
 
+        def plain(sizes=sizes, sets=(train_set, val_set), settings=settings):
+            model, rng = reference.EmbeddingClassifier(*sizes), random.Random(settings.seed)
+            reference.embedding_beta(model, *sets, 1, settings.bsize, settings.lr, rng)
 
-def embedding_row(workload: Workload, val_workload: Workload, args: argparse.Namespace) -> dict:
-    train_set, val_set = workload.examples(seed=0), val_workload.examples(seed=1)
-    train_split, val_split = as_split(train_set), as_split(val_set)
-    settings = argparse.Namespace(embed_dim=256, bsize=64, epochs=1, lr=1.5e-4, seed=0)
+        def ours(sizes=sizes, splits=splits, settings=settings):
+            build = experiment("embedding_beta").build
+            model, *losses_of = build(*splits, *sizes, args.device)
+            train_baseline(model, *losses_of, len(splits[0]), settings)
 
-    def plain():
-        model = reference.EmbeddingClassifier(workload.vocab, settings.embed_dim)
-        rng = random.Random(settings.seed)
-        reference.embedding_beta(
-            model, train_set, val_set, settings.epochs, settings.bsize, settings.lr, rng
-        )
-
-    def ours():
-        model, *losses_of = experiment("embedding_beta").build(
-            train_split, val_split, workload.vocab, settings.embed_dim, args.device
-        )
-        train_baseline(model, *losses_of, len(train_split), settings)
-
-    model = experiment("embedding_beta").BagOfWords(workload.vocab, settings.embed_dim)
-    for parameter in model.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    adam = torch.optim.Adam(model.parameters(), fused=True)
-
-    def updates():
-        for _ in range(0, len(train_set), settings.bsize):
-            adam.step()
-
-    *times, floor = time_interleaved([plain, ours, updates], args.rounds)
-    return compared(workload.name, f"epoch of {len(train_set)} texts", "s", *times, 8.0, floor)
+        times = time_interleaved([plain, ours], args.rounds)
+        rows.append(compared(workload.name, f"epoch of {len(train_set)} texts", "s", *times))
+    return rows
 
 
 def logistic_fit(workload: Workload, is_plain: bool) -> tuple[np.ndarray, int, int]:
@@ -335,98 +254,24 @@ def logistic_section(args: argparse.Namespace) -> list[dict]:
     memory = (plain_after - plain_before) / GIGABYTE, max(our_after - our_before, 1) / GIGABYTE
     name = f"{workload.texts} texts, {workload.vocab} words"
     return [
-        compared(name, "memory of the fit", "GB", *memory, 10.0),
-        bounded(name, "peak memory of the process", "GB", our_after / GIGABYTE, None),
-        bounded(name, "difference of coefficients (C = 1)", "", difference, 1e-4),
-    ]
-
-
-RUNS = (*(f"normal_{letter}" for letter in "ABCDEF"), "uniform")
-
-
-def write_scale_logs(path: Path, workload: Workload, examples: int, checkpoints: int) -> dict:
-    """Logs of 7 runs with made-up scores, in a process of its own: sizes, and peak memory."""
-    rng = np.random.default_rng(0)
-    splits = {split: replace(workload, texts=examples).lengths(rng) for split in ("val", "train")}
-    lengths = np.concatenate(list(splits.values()))
-    total = int(lengths.sum())
-    logs = Logs(
-        dataset="made",
-        src=Ragged(workload.words(rng, total), offsets_of(lengths)),
-        trg=rng.integers(0, 2, len(lengths)),
-        splits={split: len(of_split) for split, of_split in splits.items()},
-        index=np.concatenate([np.arange(examples), np.arange(examples)]),
-    )
-    for name in RUNS:
-        for iteration in range(checkpoints):
-            for metric in ("test_acc", "train_acc"):
-                logs.metas[name, iteration, metric] = float(rng.random())
-            for kind in ("alpha", "beta", "grad"):
-                values = rng.standard_normal(total, dtype=np.float32)
-                logs.arrays[name, iteration, kind] = values
-    save_logs(path, logs)
-    numbers = sum(array.nbytes for array in logs.arrays.values())
-    return {"numbers": numbers, "file": path.stat().st_size, "peak": int(peak_memory_mb() * 1e6)}
-
-
-def collect_scale_logs(path: Path) -> dict:
-    """All four summaries of those logs, in a process of its own: seconds and peak memory."""
-    seconds = {}
-    start = time.perf_counter()
-    logs = load_logs(path)
-    seconds["load"] = time.perf_counter() - start
-    sign = np.repeat(2 * logs.trg - 1, logs.src.lengths).astype(np.float32)
-    words = np.random.default_rng(0).standard_normal((2, int(logs.src.values.max()) + 1))
-    baselines = {
-        "px": words[0].astype(np.float32)[logs.src.values] * sign,
-        "logistic": words[1][logs.src.values] * sign,
-    }
-    for metric in METRICS:
-        for split, perf, heldout in (
-            ("val", "test_acc", "train_acc"),
-            ("train", "train_acc", "test_acc"),
-        ):
-            start = time.perf_counter()
-            summarize(logs, metric, split, perf, heldout, baselines, sign)
-            seconds[f"{metric}, {split}"] = time.perf_counter() - start
-    return {"seconds": seconds, "peak": int(peak_memory_mb() * 1e6)}
-
-
-def scale_section(args: argparse.Namespace) -> list[dict]:
-    """IMDB's size: 22 checkpoints of 7 runs, 4000 texts of each split."""
-    examples, checkpoints = (20, 3) if args.quick else (4000, 22)
-    workload = sized(replace(LONG, mean=240, vocab=60_000), examples, args)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "made_logs.pkl"
-        written = in_process(write_scale_logs, path, workload, examples, checkpoints)
-        read = in_process(collect_scale_logs, path)
-    overhead = written["file"] / written["numbers"]
-    name = f"{len(RUNS)} runs x {checkpoints} checkpoints x {2 * examples} texts"
-    return [
-        bounded(name, "log file / raw numbers", "", overhead, 1.1),
-        bounded(name, "log file", "GB", written["file"] / GIGABYTE, None),
-        bounded(name, "peak memory, writing", "GB", written["peak"] / GIGABYTE, 8.0),
-        bounded(name, "peak memory, collecting", "GB", read["peak"] / GIGABYTE, 8.0),
-        *(
-            bounded(name, f"collecting: {what}", "s", seconds, None)
-            for what, seconds in read["seconds"].items()
-        ),
+        compared(name, "memory of the fit", "GB", *memory),
+        compared(name, "peak memory of the process", "GB", None, our_after / GIGABYTE),
+        compared(name, "difference of coefficients (C = 1)", "", None, difference),
     ]
 
 
 RUN_SECTION = {
     "train": train_section,
-    "resume": resume_section,
-    "eval_dump": eval_dump_section,
+    "scores": scores_section,
     "agreement": agreement_section,
     "embedding": embedding_section,
     "logistic": logistic_section,
-    "scale": scale_section,
 }
 
 
 def main(argv=None) -> None:
-    run_sections(parse_args(argv), RUN_SECTION)
+    parser = section_parser(__doc__, RUN_SECTION)
+    run_sections(parse_sections(parser, "classification", argv), RUN_SECTION)
 
 
 if __name__ == "__main__":

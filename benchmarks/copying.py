@@ -4,15 +4,15 @@
     python benchmarks/copying.py --seeds 4 --steps 20
     python benchmarks/copying.py --device cuda
 
-Trains the same seeds on 40 tokens of 40 without repetition, in the plain reference one seed after
-another on one thread, and in ours as seq2seq.py does by default: in side-by-side processes of one
-thread on the CPU, as one batched model on CUDA (the reference stays on the CPU). That both
-give the same first evaluations is checked. Sections:
+Trains the same seeds on 40 tokens of 40 without repetition. The plain reference trains one seed
+after another on one thread of the CPU. Our code trains them as seq2seq.py does by default: in
+parallel processes of one thread on the CPU, as one batched model on CUDA. The first evaluations of
+both must agree. Sections:
 
     fp32      single precision
-    bf16      ours with --precision bf16, where the device has it
+    bf16      our code with --precision bf16, where the device supports it
 
-Prints a table per section and keeps it, with facts about the machine, in benchmarks/results/. At
+Prints a table per section and adds it, with facts about the machine, to benchmarks/results/. At
 the default size, 20 seeds x 200 steps, the reference alone takes about an hour on one CPU core.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from measure import add_results, compared, machine_facts, parse_sections, section_parser
+from measure import compared, keep_results, machine_facts, parse_sections, section_parser
 from reference import copying as reference
 
 from attention_dynamics.cli import InputError, count, run_script
@@ -34,8 +34,6 @@ sys.path.insert(0, str(HERE.parent / "SequenceCopying"))  # its processes import
 
 from training import Settings, check_precision, train_seed, train_stacked  # noqa: E402
 from workers import add_jobs_option, default_jobs, run_parallel  # noqa: E402
-
-TARGETS = {("fp32", "cpu"): 2.0, ("bf16", "cpu"): 4.0, ("fp32", "cuda"): 10.0, ("bf16", "cuda"): 10}
 
 
 def parse_args(argv=None) -> argparse.Namespace:
@@ -49,25 +47,12 @@ def parse_args(argv=None) -> argparse.Namespace:
     return args
 
 
-def run_reference(settings: Settings, seeds: range) -> list:
-    """The histories of the reference, on the CPU."""
-    names = ("seq_length", "num_vocab", "no_rep", "hidden_dim", "bsize", "steps")
-    sizes = [getattr(settings, name) for name in names]
-    return [reference.train(seed, *sizes) for seed in seeds]
-
-
-def run_ours(settings: Settings, seeds: range, device: torch.device, jobs: int) -> list:
-    """The histories of ours."""
+def train_ours(settings: Settings, seeds: range, device: torch.device, jobs: int) -> list:
+    """Our histories."""
     if device.type == "cuda":
         return train_stacked(settings, list(seeds), device)
     tasks = [(settings, seed, device.type, 1) for seed in seeds]
     return list(run_parallel(train_seed, tasks, jobs))
-
-
-def seconds_of(function, *args) -> tuple[float, list]:
-    start = time.perf_counter()
-    result = function(*args)
-    return time.perf_counter() - start, result
 
 
 def main(argv=None) -> None:
@@ -76,7 +61,11 @@ def main(argv=None) -> None:
     sizes = {"seq_length": 5, "num_vocab": 5, "hidden_dim": 8, "bsize": 4} if args.quick else {}
     settings = {"no_rep": True, "steps": args.steps, **sizes}
     seeds = range(args.seeds)
-    times, plain = seconds_of(run_reference, Settings(**settings), seeds)
+    sizes = Settings(**settings)
+    sizes = sizes.seq_length, sizes.num_vocab, True, sizes.hidden_dim, sizes.bsize, sizes.steps
+    start = time.perf_counter()
+    plain = [reference.train(seed, *sizes) for seed in seeds]
+    plain_seconds = time.perf_counter() - start
     facts = {**machine_facts(1), "jobs": args.jobs, "device": device.type, "quick": args.quick}
     for precision in args.only:
         try:
@@ -85,17 +74,16 @@ def main(argv=None) -> None:
             print(f"\n{precision} is left out: {error}")
             continue
         ours = Settings(**settings, precision=precision)
-        our_times, histories = seconds_of(run_ours, ours, seeds, device, args.jobs)
+        start = time.perf_counter()
+        histories = train_ours(ours, seeds, device, args.jobs)
+        seconds = plain_seconds, time.perf_counter() - start
         if precision == "fp32":
             first = [[history[0]["loss"] for history in side] for side in (plain, histories)]
             np.testing.assert_allclose(*first, rtol=1e-5)
-        what, name = (
-            f"{args.seeds} seeds x {args.steps} steps",
-            f"{ours.seq_length} of {ours.num_vocab}",
-        )
-        rows = [compared(name, what, "s", times, our_times, TARGETS[precision, device.type])]
+        name, what = f"{sizes[0]} of {sizes[1]}", f"{args.seeds} seeds x {args.steps} steps"
+        rows = [compared(name, what, "s", *seconds)]
         if args.out is not None:
-            add_results(args.out, precision, facts, rows)
+            keep_results(args.out, {precision: {**facts, "rows": rows}})
         print(f"\n{precision}\n{format_table(rows)}", flush=True)
 
 

@@ -9,7 +9,6 @@ import os
 import platform
 import statistics
 import sys
-import tempfile
 import time
 import timeit
 from collections.abc import Callable, Iterable
@@ -26,8 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from attention_dynamics.cli import count, script_parser
 from attention_dynamics.device import setup_device
 from attention_dynamics.reporting.tables import format_table
-from attention_dynamics.runs.training import Training
-from attention_dynamics.storage.files import read_json, write_json, write_text
+from attention_dynamics.storage.files import read_json, write_json
 
 HERE = Path(__file__).resolve().parent
 
@@ -146,90 +144,25 @@ def compared(
     unit: str,
     reference: float | None,
     ours: float,
-    at_least: float | None,
     floor: float | None = None,
-):
-    """A row of the result table: both sides, their ratio, and whether it reaches ``at_least``.
+) -> dict:
+    """A row of the result table: both sides and their ratio; a measure of ours may stand alone.
 
-    ``floor`` is the time of a part that no side can leave out: the row then says which ratio would
-    be reached if there were nothing else.
+    With a ``floor``, the time of our matrix products, the row has the ratio without all the rest.
     """
     ratio = None if reference is None else reference / ours
-    return {
-        "workload": workload,
-        "what": what,
-        "unit": unit,
-        "reference": reference,
-        "ours": ours,
-        "ratio": ratio,
-        "target": None if at_least is None else f">= {at_least:g}x",
-        "met": None if at_least is None else ratio >= at_least,
-        **({} if floor is None else {"floor": floor, "at most": reference / floor}),
-    }
-
-
-def bounded(workload: str, what: str, unit: str, ours: float, below: float | None):
-    """A row without a reference: a value that must stay below a bound, if there is one."""
-    row = compared(workload, what, unit, None, ours, None)
-    if below is None:
-        return row
-    return {**row, "target": f"< {below:g} {unit}".rstrip(), "met": ours < below}
-
-
-def resume_rows(workload: str, model, loss_of: Callable, steps: int, every: int) -> list[dict]:
-    """The cost of a run that can be interrupted and resumed, per training step with Adam.
-
-    Args:
-        workload: shown in the table.
-        model: model to train.
-        loss_of: number of the step -> the loss of its batch.
-        steps: number of timed steps, interleaved with plain ones.
-        every: steps between training states.
-    """
-    optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    seconds: dict[str, list[float]] = {"plain": [], "watched": [], "state": []}
-
-    def train(step: int, watched: Callable = lambda loss: loss) -> None:
-        loss = watched(loss_of(step))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-
-    def train_watched(step: int) -> None:
-        with training.update():
-            train(step, training.check_finite)
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "state"
-        with Training(path, {}, model, optimizer, every) as training:
-            tasks = [("plain", train), ("watched", train_watched)] * (steps + 2)
-            tasks += [("state", lambda _: training.write())] * 7
-            for number, (kind, task) in enumerate(tasks):
-                begun = time.perf_counter()
-                task(number // 2)
-                if number >= 4:  # the first ones make the optimizer's buffers
-                    seconds[kind].append(time.perf_counter() - begun)
-        size = path.stat().st_size / 1e6
-    plain, watched, state = (statistics.median(times) for times in seconds.values())
-    checks = "signals and finite checks: extra time per step (fraction)"
-    states = f"a state every {every} steps: extra time (fraction)"
-    return [
-        bounded(workload, "training step", "s", plain, None),
-        bounded(workload, "training state, written", "MB", size, None),
-        bounded(workload, "training state, written", "s", state, None),
-        bounded(workload, checks, "", watched / plain - 1, None),
-        bounded(workload, states, "", state / every / plain, 0.02),
-    ]
+    sides = {"reference": reference, "ours": ours, "ratio": ratio}
+    limit = {} if floor is None else {"floor": floor, "at most": reference / floor}
+    return {"workload": workload, "what": what, "unit": unit, **sides, **limit}
 
 
 def machine_facts(threads: int) -> dict:
     """Processor, cores, versions, threads: what a measured time belongs to."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    model = names[0] if names else platform.processor() or platform.machine()
+    names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
     return {
-        "cpu": model,
+        "cpu": next(names, platform.processor() or platform.machine()),
         "cores": os.cpu_count(),
         "threads": threads,
         "system": platform.system(),
@@ -251,18 +184,6 @@ def _merged(old: object, new: object) -> object:
     return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
 
 
-def add_results(path: Path, section: str, facts: dict, rows: list[dict]) -> None:
-    """Put the rows of one section into the results at ``path`` and their page, a .md file."""
-    results = read_json(path, "benchmark results") if path.exists() else {}
-    results[section] = {**facts, "rows": rows}
-    write_json(path, results)
-    blocks = ["# Benchmarks\n\nRatio: seconds (or GB) of the plain reference / ours.\n"]
-    for name, content in results.items():
-        facts = ", ".join(f"{key} {value}" for key, value in content.items() if key != "rows")
-        blocks.append(f"## {name}\n\n{format_table(content['rows'], 'markdown')}\n\n{facts}\n")
-    write_text(path.with_suffix(".md"), "\n".join(blocks))
-
-
 def run_sections(args, sections: dict[str, Callable]) -> None:
     """Run the sections ``args.only``, print their tables and keep them in ``args.out``, if any.
 
@@ -279,7 +200,7 @@ def run_sections(args, sections: dict[str, Callable]) -> None:
         run = functools.partial(_run_section, sections[section], args)
         rows = run() if args.quick else in_process(run)
         if args.out is not None:
-            add_results(args.out, section, facts, rows)
+            keep_results(args.out, {section: {**facts, "rows": rows}})
         print(f"\n{section}\n{format_table(rows)}", flush=True)
 
 

@@ -4,9 +4,9 @@
     python benchmarks/translation.py --only train grad --rounds 9
     python benchmarks/translation.py --device cuda --only train beta grad beam
 
-Both sides work on the same made-up sentence pairs, with lengths like those of Multi30k, in turn, in
-one process, after a check that they give the same results. A row shows the medians and reference /
-ours; the floor is what the matrix products of ours take alone. Sections:
+Both sides run on the same generated sentence pairs, as long as those of Multi30k, with interleaved
+timings in one process, after a check that their results agree. A row shows medians and reference /
+ours; the floor is the time of our matrix products alone. Sections:
 
     train      one training step of the paper's model
     evaluate   token accuracy and perplexity of a validation set
@@ -15,20 +15,16 @@ ours; the floor is what the matrix products of ours take alone. Sections:
     beam       translations by beam search
     embedding  one epoch of β^px with its validation
     ibm1       expectation maximization of IBM model 1
-    memory     logs of the size of Multi30k's, 60 checkpoints
 
-Prints a table per section and keeps it, with facts about the machine, in benchmarks/results/.
+Prints a table per section and adds it, with facts about the machine, to benchmarks/results/.
 """
 
 import argparse
 import functools
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import torch
 from measure import (
-    bounded,
     compared,
     matmul_floor,
     modules_of,
@@ -40,10 +36,8 @@ from measure import (
 from reference import translation as reference
 from torch.nn import functional as F
 
-from attention_dynamics.analysis.logs import Logs, save_logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import run_script
-from attention_dynamics.device import peak_memory_mb
 from attention_dynamics.runs.embedding_baseline import train_baseline
 
 CONFIG = {"hidden_dim": 256, "dropout": 0.5, "num_layers": 2, "batch_size": 16}
@@ -63,7 +57,7 @@ def config_of(args: argparse.Namespace) -> tuple[int, dict]:
     return (300, {**CONFIG, "hidden_dim": 16}) if args.quick else (VOCAB, CONFIG)
 
 
-def made_pairs(num_pairs: int, vocab: int, seed: int) -> list[reference.Pair]:
+def generated_pairs(num_pairs: int, vocab: int, seed: int) -> list[reference.Pair]:
     """Sentence pairs: log-normal lengths, both sides alike, pieces drawn by Zipf's law."""
     rng = np.random.default_rng(seed)
     sigma = np.sqrt(np.log(1 + (SPREAD / MEAN) ** 2))
@@ -91,7 +85,7 @@ def workload(args: argparse.Namespace, size: int, seed: int) -> tuple:
         same weights and are in evaluation mode.
     """
     vocab, config = config_of(args)
-    made, modules = made_pairs(size, vocab, seed), modules_of("translation")
+    made, modules = generated_pairs(size, vocab, seed), modules_of("translation")
     torch.manual_seed(0)
     sizes = (config[key] for key in ("hidden_dim", "num_layers", "dropout"))
     plain = reference.AttentionTranslator(vocab, *sizes)
@@ -100,11 +94,11 @@ def workload(args: argparse.Namespace, size: int, seed: int) -> tuple:
     return modules, (made, plain.eval()), (as_pairs(made), ours.to(args.device).eval())
 
 
-def timed_row(args, plain, ours, what: str, target: float, with_floor=True, rounds=None):
+def timed_row(args, plain, ours, what: str, with_floor=True, rounds=None):
     """The row that compares the functions ``plain`` and ``ours``."""
     times = time_interleaved([plain, ours], rounds or min(args.rounds, 3))
     floor = matmul_floor(ours, args.device) if with_floor else None
-    return [compared("Multi30k-like", what, "s", *times, target, floor)]
+    return [compared("Multi30k-like", what, "s", *times, floor)]
 
 
 def train_section(args: argparse.Namespace) -> list[dict]:
@@ -134,7 +128,7 @@ def train_section(args: argparse.Namespace) -> list[dict]:
         step(our_adam, F.cross_entropy(ours(batch), batch.targets))
 
     what = f"training step, batch {batch_size}"
-    return timed_row(args, plain_step, our_step, what, 1.5, rounds=rounds)
+    return timed_row(args, plain_step, our_step, what, rounds=rounds)
 
 
 def evaluate_section(args: argparse.Namespace) -> list[dict]:
@@ -147,7 +141,7 @@ def evaluate_section(args: argparse.Namespace) -> list[dict]:
         return modules.evaluation.token_scores(our_model, pairs, args.device)
 
     np.testing.assert_allclose(plain(), ours(), rtol=1e-5)
-    return timed_row(args, plain, ours, f"accuracy and perplexity, {len(made)} pairs", 3.0)
+    return timed_row(args, plain, ours, f"accuracy and perplexity, {len(made)} pairs")
 
 
 def scores_section(args: argparse.Namespace, size: int, kinds: tuple[str, ...]) -> list[dict]:
@@ -170,7 +164,7 @@ def scores_section(args: argparse.Namespace, size: int, kinds: tuple[str, ...]) 
         flat = np.concatenate([getattr(pair, kind).ravel() for pair in scores])
         np.testing.assert_allclose(flat, found[kind], atol=1e-5)
     what = "Δ of {} pairs (ours: α and β too)" if with_grad else "α and β of {} pairs"
-    return timed_row(args, plain, ours, what.format(len(made)), 5.0)
+    return timed_row(args, plain, ours, what.format(len(made)))
 
 
 def beam_section(args: argparse.Namespace) -> list[dict]:
@@ -185,14 +179,14 @@ def beam_section(args: argparse.Namespace) -> list[dict]:
     hypotheses = plain()
     assert hypotheses == ours(), "the hypotheses differ"
     what = f"beam of 5, {len(made)} sentences, at most {MEAN} pieces"
-    return timed_row(args, plain, ours, what, 3.0, with_floor=False)
+    return timed_row(args, plain, ours, what, with_floor=False)
 
 
 def embedding_section(args: argparse.Namespace) -> list[dict]:
     """One epoch with a validation before and after it, from the same start, and the table."""
     vocab, _ = config_of(args)
-    made = made_pairs(sized(64 * 30, args), vocab, seed=5)
-    val_made = made_pairs(sized(128, args), vocab, seed=6)
+    made = generated_pairs(sized(64 * 30, args), vocab, seed=5)
+    val_made = generated_pairs(sized(128, args), vocab, seed=6)
     pairs, val_pairs = as_pairs(made), as_pairs(val_made)
     settings = argparse.Namespace(embed_dim=256, bsize=64, epochs=1, seed=0)
     targets = sum(len(trg) - 1 for _, trg in val_made)
@@ -222,12 +216,12 @@ def embedding_section(args: argparse.Namespace) -> list[dict]:
         return model.beta().cpu().numpy(), losses
 
     np.testing.assert_allclose(plain()[1], ours()[1], rtol=1e-4)
-    return timed_row(args, plain, ours, f"epoch of {len(made)} pairs", 1.0, with_floor=False)
+    return timed_row(args, plain, ours, f"epoch of {len(made)} pairs", with_floor=False)
 
 
 def ibm1_section(args: argparse.Namespace) -> list[dict]:
     vocab, iterations = config_of(args)[0], 3
-    made = made_pairs(sized(1000, args), vocab, seed=7)
+    made = generated_pairs(sized(1000, args), vocab, seed=7)
     pairs = as_pairs(made)
 
     def plain():
@@ -241,31 +235,7 @@ def ibm1_section(args: argparse.Namespace) -> list[dict]:
     cells = zip(found.row.tolist(), found.col.tolist(), strict=True)
     np.testing.assert_allclose(found.data, [table[cell] for cell in cells], rtol=1e-5, atol=1e-9)
     what = f"{iterations} iterations, {len(made)} pairs"
-    return timed_row(args, plain, ours, what, 1.0, with_floor=False)
-
-
-def memory_section(args: argparse.Namespace) -> list[dict]:
-    """Dump once, write logs of many checkpoints filled with its numbers; sizes and peak memory."""
-    examples, checkpoints, with_grad = (8, 3, 1) if args.quick else (1014, 60, 20)
-    modules, _, (pairs, model) = workload(args, 2 * examples, seed=8)
-    some = pairs.take(range(min(2 * CONFIG["batch_size"], len(pairs))))
-    modules.eval_dump.dump(model, some, args.device, CONFIG["batch_size"])
-    splits = {"val": examples, "train": examples}
-    logs = Logs("made", pairs.src, pairs.trg, splits, np.tile(np.arange(examples), 2))
-    rng = np.random.default_rng(0)
-    for iteration in range(checkpoints):
-        for kind in ("alpha", "beta", "grad")[: 3 if iteration < with_grad else 2]:
-            values = rng.standard_normal(logs.num_scores, dtype=np.float32)
-            logs.arrays["normal_A", iteration, kind] = values
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "made_logs.pkl"
-        save_logs(path, logs)
-        size = path.stat().st_size
-    name = "1014 + 1014 pairs, 60 checkpoints" if not args.quick else "a few pairs"
-    return [
-        bounded(name, "peak memory, dumping", "GB", peak_memory_mb() / 1000, 6.0),
-        bounded(name, "log file", "GB", size / 1e9, None),
-    ]
+    return timed_row(args, plain, ours, what, with_floor=False)
 
 
 RUN_SECTION = {
@@ -276,7 +246,6 @@ RUN_SECTION = {
     "beam": beam_section,
     "embedding": embedding_section,
     "ibm1": ibm1_section,
-    "memory": memory_section,
 }
 
 

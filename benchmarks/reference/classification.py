@@ -7,13 +7,9 @@ benchmarks run it beside the experiment's own code.
 An example is ``(token ids, label)``: ids with ``<bos>`` and ``<eos>``, label 0 or 1.
 """
 
-import collections
 import copy
-import json
 import math
-import pickle
 import random
-from pathlib import Path
 
 import numpy as np
 import scipy.stats
@@ -26,38 +22,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 PAD, BOS, EOS, UNK = range(4)
 
 Example = tuple[list[int], int]
-
-
-# --- data ---
-
-
-def load_dataset(
-    folder: Path, dataset: str, test_set_size: int
-) -> tuple[list[Example], list[Example], int]:
-    """Read the JSON files of a dataset and index their words.
-
-    The vocabulary: four specials, then training words that occur more than twice or have a vector,
-    by descending count (ties: first occurrence); it indexes both files.
-
-    Returns:
-        train, test (the first ``test_set_size``), vocab (the number of words).
-    """
-    train = json.loads((folder / f"{dataset}_train.json").read_text())
-    test = json.loads((folder / f"{dataset}_test.json").read_text())
-    with open(folder / "w2v.pkl", "rb") as stream:
-        vectors = pickle.load(stream)
-    words = train["vocab"]
-    counts = collections.Counter(words[token] for tokens, _ in train["XY"] for token in tokens)
-    known = [word for word, count in counts.most_common() if count > 2 or word in vectors]
-    index = {word: number for number, word in enumerate(known, start=4)}
-
-    def indexed(examples: list) -> list[Example]:
-        return [
-            ([BOS, *(index.get(words[token], UNK) for token in tokens), EOS], int(label))
-            for tokens, label in examples
-        ]
-
-    return indexed(train["XY"]), indexed(test["XY"])[:test_set_size], 4 + len(known)
 
 
 def pad(examples: list[Example]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -122,7 +86,7 @@ def train_step(model: AttentionClassifier, optimizer, batch: list[Example]) -> f
     return loss.item()
 
 
-# --- eval_dump ---
+# --- α, β and Δ ---
 
 
 def evaluate(
@@ -149,53 +113,6 @@ def evaluate(
             )
             correct.append(float((scores[row].item() > 0) == (label == 1)))
     return scores_of_examples, float(np.mean(correct))
-
-
-def eval_dump(
-    root: Path, dataset: str, config: dict, entries: list[dict], test_set_size: int
-) -> dict:
-    """The logs of all checkpoints of a dataset, in the published layout.
-
-    Args:
-        root: folder with ``data/`` and ``models/``.
-        dataset: its name.
-        config: the model config.
-        entries: the log config, ``{"name", "iteration", "seed", "uniform"}`` each.
-        test_set_size: examples of the test set, and of the sample of the training set.
-
-    Returns:
-        ``{"metas": {(name, iteration, metric): value}, "data": [example, ...]}``; training examples
-        outside the sample have ``None`` arrays. Δ has the sign of method A: positive helps.
-    """
-    metas, data = {}, None
-    for entry in entries:
-        # As published (departure 9): the dataset is read and indexed for every checkpoint.
-        train_set, test_set, vocab = load_dataset(root / "data", dataset, test_set_size)
-        random.seed(1)
-        sample = random.sample(range(len(train_set)), min(test_set_size, len(train_set)))
-        if data is None:
-            data = [{"src": src, "trg": trg, "split": "val"} for src, trg in test_set]
-            data += [{"src": src, "trg": trg, "split": "train"} for src, trg in train_set]
-        model = AttentionClassifier(vocab, config, entry["uniform"])
-        kind = "uniform" if entry["uniform"] else "normal"
-        dims = f"h_dim={config['hidden_dim']},b_size={config['batch_size']}"
-        folder = f"{dims},seed={entry['seed']},{kind}"
-        path = root / "models" / dataset / folder / f"model{entry['iteration']}"
-        model.load_state_dict(torch.load(path, weights_only=True))
-        of_train, train_acc = evaluate(
-            model, [train_set[place] for place in sample], config["batch_size"]
-        )
-        of_test, test_acc = evaluate(model, test_set, config["batch_size"])
-        key = entry["name"], entry["iteration"]
-        metas[(*key, "train_acc")], metas[(*key, "test_acc")] = train_acc, test_acc
-        for example in data:
-            for score in ("alpha", "beta", "grad"):
-                example[(*key, score)] = None
-        places = [*range(len(test_set)), *(len(test_set) + place for place in sample)]
-        for place, scores in zip(places, of_test + of_train, strict=True):
-            for score, values in scores.items():
-                data[place][(*key, score)] = values
-    return {"metas": metas, "data": data}
 
 
 # --- agreement ---
@@ -291,6 +208,6 @@ def count_matrix(examples: list[Example], vocab: int) -> np.ndarray:
     return counts
 
 
-def logistic_fit(counts: np.ndarray, labels: list[int], inverse_regularisation: float):
+def logistic_fit(counts: np.ndarray, labels: list[int], C: float):
     """The logistic regression of ``labels`` on ``counts`` ``(examples, vocab)``."""
-    return LogisticRegression(C=inverse_regularisation, max_iter=1000).fit(counts, labels)
+    return LogisticRegression(C=C, max_iter=1000).fit(counts, labels)

@@ -223,18 +223,3 @@ class SequenceClassifier(nn.Module):
 
     def forward(self, ids: Tensor, valid: Tensor) -> Tensor:
         return self.classifier(self.dropout(self.pooler(self.encoder(ids, valid), valid)))
-
-
-class TokenClassifier(nn.Module):
-    """Encoder, then a layer, tanh and the labels of each token: (batch, L, labels)."""
-
-    def __init__(self, encoder: PlainEncoder, labels: int):
-        super().__init__()
-        self.encoder, config = encoder, encoder.config
-        states = config.num_hidden_layers + 1
-        self.dense_across_layers_1 = nn.Linear(states * config.hidden_size, config.hidden_size)
-        self.decoder = nn.Linear(config.hidden_size, labels)
-
-    def forward(self, ids: Tensor, valid: Tensor) -> Tensor:
-        states = torch.cat(self.encoder(ids, valid), dim=-1)
-        return self.decoder(torch.tanh(self.dense_across_layers_1(states)))
