@@ -64,7 +64,7 @@ def main(argv=None) -> None:
     if args.markdown or args.check:
         update_pages(args.check)
         return
-    text, problems = write_report_text("python report.py")
+    text, problems = write_report_text()
     write_text(args.out_file, text)
     print(args.out_file)
     for problem in problems:

@@ -29,16 +29,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from measure import keep_results, machine_facts
 
 from attention_dynamics.cli import InputError, add_options, run_script, script_parser
-from attention_dynamics.reporting.results import EXPERIMENTS
+from attention_dynamics.reporting.results import EXPERIMENTS, RECORDS
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.storage.files import check_writable, read_json
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMBERS = ("training_seconds", "seconds_per_step", "seconds", "peak_memory_mb")
-RECORDS = (
-    "models/*/*/run.json", "outputs/*.json", "logs/*.json", "re_*headcomb.json",
-    "outputs/*/sorted/run.json", "outputs/*/results/*/run.json",
-)  # fmt: skip
 
 
 def parse_args(argv=None) -> argparse.Namespace:

@@ -18,8 +18,10 @@ from pathlib import Path
 from attention_dynamics.cli import InputError
 from attention_dynamics.names import METRICS
 from attention_dynamics.reporting import results, sections, tables
-from attention_dynamics.reporting.results import SHIPPED, read_object
+from attention_dynamics.reporting.results import SHIPPED
 from attention_dynamics.reporting.tables import format_percent, format_table
+from attention_dynamics.storage.files import read_json
+from attention_dynamics.storage.pickles import load_pickle
 
 _BLOCK = re.compile(r"(<!-- generated: ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
@@ -64,9 +66,10 @@ def _markdown(selected: list[tables.Table]) -> str:
 
 def findings(experiment: str) -> str:
     """The findings in the results of an experiment that come with the repository."""
-    groups, problems = sections.read_experiment(experiment)
+    problems: dict[Path, str] = {}
+    groups = sections.read_experiment(experiment, problems)
     if problems:
-        raise InputError(problems[0])
+        raise InputError("; ".join(problems.values()))
     shipped = [group for group in groups if f"from {SHIPPED}" in group.source]
     return "\n".join(f"- {line}" for group in shipped for line in group.findings)
 
@@ -76,7 +79,7 @@ def agreement(file: str, kind: str, *metric: str, column: str) -> str:
 
     Those of one metric, or of all, whose first column is ``column``: the levels or the curves.
     """
-    name, read = " ".join(metric), results.read_results(Path(file))
+    name, read = " ".join(metric), load_pickle(file, "results")
     wanted = {key: result for key, result in read.items() if name in ("", key[1])}
     if not (selected := sections.select_tables(wanted, kind)):
         raise InputError(f"{file} has no results with {kind} and {name or 'any metric'}")
@@ -85,7 +88,7 @@ def agreement(file: str, kind: str, *metric: str, column: str) -> str:
 
 def _main_results(experiment: str) -> list[tuple[tuple, dict]]:
     """The (key, result) of the main comparison of the paper that come with the repository."""
-    read = results.read_results(SHIPPED / f"{experiment}.pkl")
+    read = load_pickle(SHIPPED / f"{experiment}.pkl", "results")
     return [(key, result) for key, result in read.items() if key[1:3] == (METRICS[0], "val")]
 
 
@@ -113,7 +116,7 @@ def copying(file: str) -> str:
 
 def heads(file: str) -> str:
     """How many of the heads that multihead.py tried are good and bad; those with several orders."""
-    results = read_object(Path(file), "results")["results"]
+    results = read_json(Path(file), "results")["results"]
     selected = [
         tables.Table("Heads tried", results["heads"]),
         tables.Table("Heads tried with several orders of the data", results["orders"]),
@@ -123,7 +126,7 @@ def heads(file: str) -> str:
 
 def papa(file: str) -> str:
     """Scores and drops with constant heads in a results file of collect_papa_stats.py."""
-    return _markdown(sections.papa_tables(read_object(Path(file), "results")))
+    return _markdown(sections.papa_tables(read_json(Path(file), "results")))
 
 
 def results_at_a_glance() -> str:
@@ -152,7 +155,7 @@ def results_at_a_glance() -> str:
             setting, count, fraction = list(row.values())[:3]
             interval = fraction.partition(" ")[2]
             rows.append(["copying", f"{setting}: {list(row)[1]}", f"{count} {interval}", None])
-    for row in sections.mean_drops(read_object(SHIPPED / "papa.json", "results")):
+    for row in sections.mean_drops(read_json(SHIPPED / "papa.json", "results")):
         if row["epoch"] == "last":
             heads = f"{row['model']}, {row['share']:.0%} of heads constant"
             measure = f"{heads}: relative drop, mean of {row['tasks']} tasks"
@@ -174,8 +177,8 @@ def departures() -> str:
     An ``effect`` may refer to numbers: ``{Furd[here]:.3f}`` is measured[number]["Furd"]["here"],
     and ``{papa[...]}`` an entry of results/papa_departures.json.
     """
-    content = read_object(SHIPPED / "departures.json", "departures")
-    of_papa = read_object(SHIPPED / "papa_departures.json", "results")
+    content = read_json(SHIPPED / "departures.json", "departures")
+    of_papa = read_json(SHIPPED / "papa_departures.json", "results")
     rows = []
     for one in content["departures"]:
         measured = content["measured"].get(str(one["number"]), {})
@@ -187,7 +190,7 @@ def departures() -> str:
 
 def reproduce() -> str:
     """What of the papers is made by which command, and how long our runs took in all."""
-    content = read_object(SHIPPED / "times.json", "times")
+    content = read_json(SHIPPED / "times.json", "times")
 
     def hours(experiment: str, dataset: str) -> float:
         return sum(
@@ -213,7 +216,7 @@ def _machine(content: dict) -> str:
 
 def times() -> str:
     """How long the scripts took (results/times.json)."""
-    content = read_object(SHIPPED / "times.json", "times")
+    content = read_json(SHIPPED / "times.json", "times")
     rows = []
     for experiment in results.EXPERIMENTS:
         for script, by_what in content.get(experiment, {}).items():
@@ -229,7 +232,7 @@ def times() -> str:
 
 def benchmarks(name: str) -> str:
     """Speed and memory next to the plain reference (benchmarks/results/NAME.json)."""
-    content = read_object(Path("benchmarks/results") / f"{name}.json", "benchmark results")
+    content = read_json(Path("benchmarks/results") / f"{name}.json", "benchmark results")
     rows = []
     for section, one in content.items():
         for row in one["rows"]:

@@ -10,19 +10,13 @@ import html
 import re
 from pathlib import Path
 
-from attention_dynamics.cli import InputError
 from attention_dynamics.names import LEVELS, SHORT
-from attention_dynamics.reporting.results import (
-    EXPERIMENTS,
-    check_root,
-    find,
-    read_object,
-    read_papers,
-)
-from attention_dynamics.reporting.sections import MALFORMED, read_experiment
+from attention_dynamics.reporting.results import EXPERIMENTS, check_root, find, read_papers
+from attention_dynamics.reporting.sections import leaving_out, read_experiment
 from attention_dynamics.reporting.tables import Table, format_cell
 from attention_dynamics.reporting.templating import render
 from attention_dynamics.runs.records import provenance
+from attention_dynamics.storage.files import read_json
 
 # What stands below the name of a statistic in the tables.
 _LABELS = {
@@ -33,88 +27,68 @@ _LABELS = {
 }
 
 
-def write_report_text(command: str) -> tuple[str, list[str]]:
+def write_report_text() -> tuple[str, list[str]]:
     """The page, and a line for each file that had to be left out.
-
-    Args:
-        command: the command shown on the page as the one that made it.
 
     Raises InputError when the working directory is not the root of the repository.
     """
     check_root()
     sections = [_section(experiment) for experiment in EXPERIMENTS]
-    versions = sorted({line for section in sections for line in section.pop("versions")})
-    text = render(
-        "report.html",
-        sections=sections,
-        labels=_LABELS,
-        command=command,
-        commit=provenance()["commit"],
-        versions=Table("Versions and machines of the runs", [{"versions": v} for v in versions]),
-        format_cell=format_cell,
-    )
+    context = {"labels": _LABELS, "commit": provenance()["commit"], "format_cell": format_cell}
+    text = render("report.html", sections=sections, **context)
     return text, [line for section in sections for line in section["problems"]]
 
 
 def _section(experiment: str) -> dict:
     """All that the page shows about one experiment."""
     papers = read_papers()
-    groups, problems = read_experiment(experiment)
-    records, versions = _records(experiment, problems)
     numbers = [*papers["runs"], papers["papa"]]
+    problems: dict[Path, str] = {}
     return {
         "name": experiment,
         "terms": [],
         **papers["experiments"][experiment],
-        "groups": groups,
+        "groups": read_experiment(experiment, problems),
         "sources": [one["source"] for one in numbers if one["experiment"] == experiment],
         "figures": [_figure(path) for path in find(experiment, "figures")],
         "pages": [(path, path.read_text("utf-8", "replace")) for path in find(experiment, "pages")],
-        "records": records,
-        "problems": problems,
-        "versions": versions,
+        "records": _records(experiment, problems),
+        "problems": [*problems.values()],
     }
 
 
-def _records(experiment: str, problems: list[str]) -> tuple[Table, list[str]]:
-    """The records of all runs and outputs as a table; their versions and machines."""
-    rows, versions = [], []
+def _records(experiment: str, problems: dict[Path, str]) -> Table:
+    """The records of all runs and outputs, a row for each."""
+    rows = []
     for path in find(experiment, "records"):
-        try:
-            record = read_object(path, "record")
+        with leaving_out(path, problems):
+            record = read_json(path, "record")
             settings = record.get("settings", {})
-            where = path.parent if path.name == "run.json" else path
+            versions = [f"{name} {version}" for name, version in record["versions"].items()]
             row = {
-                "run or output": str(Path(*where.parts[1:])),
+                "record": str(path),
                 "command": record["command"],
                 "seed": settings.get("seed", settings.get("seeds")),
-                "commit": str(record.get("commit") or "unknown")[:12],
+                "commit": (record.get("commit") or "unknown")[:12],
                 "checksum of the data": settings.get("checksums", settings).get("data"),
+                "versions and machine": ", ".join([*versions, str(record.get("machine"))]),
             }
-            named = ", ".join(f"{name} {v}" for name, v in record.get("versions", {}).items())
-            versions.append(f"{named}; {record.get('machine', 'unknown machine')}")
             rows.append(row)
-        except (InputError, *MALFORMED):
-            if not any(str(path) in problem for problem in problems):
-                problems.append(f"record {path}: malformed; run the step again")
-    return Table(f"Runs: commands, seeds, commits, data ({len(rows)})", rows), versions
+    return Table(f"Runs: commands, seeds, commits, data, versions ({len(rows)})", rows)
 
 
 def _figure(path: Path) -> dict:
-    """An svg figure as a data URI, with a title and an alt text."""
+    """An svg figure as a data URI, with a title."""
     text = path.read_text(encoding="utf-8")
     named = re.search(r"<(?:dc:)?title>([^<]+)<", text)
     title = html.unescape(named[1]) if named else path.stem
-    shows = "the numbers of the tables above"
     for metric, short in SHORT.items():
         if path.stem.endswith(f"_{short}"):
             title = f"{title}: agreement ({metric}) and performance over training"
-            shows = "agreement with the gold run and the levels agr_*; below, performance"
     numbers = path.with_suffix(".csv")
     return {
         "file": path,
         "numbers": numbers if numbers.exists() else "",
         "title": title,
-        "alt": f"{title}; {shows}",
         "uri": "data:image/svg+xml;base64," + base64.b64encode(text.encode()).decode(),
     }

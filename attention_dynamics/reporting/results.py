@@ -1,4 +1,4 @@
-"""Find and read result files, figures and records, and the authors' own numbers (papers.json).
+"""Find result files, figures and records; the authors' own numbers (papers.json).
 
 All paths are relative to the root of the repository, which must be the working directory.
 """
@@ -9,38 +9,31 @@ from importlib import resources
 from pathlib import Path
 
 from attention_dynamics.cli import InputError
-from attention_dynamics.storage.files import read_json
-from attention_dynamics.storage.pickles import load_pickle
 
 SHIPPED = Path("results")  # what comes with the repository
-# Experiment -> kind of files -> patterns: those made here, then those in results/.
-_PATTERNS = {
-    "classification": {
-        "results": ("classification/results/*.pkl", "results/classification.pkl"),
-        "records": ("classification/models/*/*/run.json", "classification/outputs/*.json"),
-        "figures": ("classification/figures/*.svg", "results/Furd_*.svg"),
-        "pages": ("classification/figures/*_tokens.html",),
-    },
-    "translation": {
-        "results": ("translation/results/*.pkl", "results/translation.pkl"),
-        "records": ("translation/models/*/*/run.json", "translation/outputs/*.json"),
-        "figures": ("translation/figures/*.svg", "results/Multi30k_*.svg"),
-        "pages": ("translation/figures/*_matrices.html",),
-    },
-    "SequenceCopying": {
-        "results": ("SequenceCopying/logs/*.json", "SequenceCopying/re_*headcomb.json",
-                    "results/copying.json", "results/multihead.json"),
-        "records": ("SequenceCopying/logs/*.json", "SequenceCopying/re_*headcomb.json"),
-        "figures": ("SequenceCopying/figures/*.svg", "results/copying.svg",
-                    "results/multihead.svg"),
-    },
-    "papa": {
-        "results": ("papa/results/*.json", "results/papa.json"),
-        "records": ("papa/outputs/*/sorted/run.json", "papa/outputs/*/results/*/run.json"),
-        "figures": ("papa/figures/*.svg", "results/papa_*.svg"),
-    },
+# Experiment -> its results: those made here, then those in results/.
+_RESULTS = {
+    "classification": ("classification/results/*.pkl", "results/classification.pkl"),
+    "translation": ("translation/results/*.pkl", "results/translation.pkl"),
+    "SequenceCopying": (
+        "SequenceCopying/logs/*.json", "SequenceCopying/re_*headcomb.json",
+        "results/copying.json", "results/multihead.json",
+    ),
+    "papa": ("papa/results/*.json", "results/papa.json"),
 }  # fmt: skip
-EXPERIMENTS = tuple(_PATTERNS)
+# Experiment -> its figures in results/.
+_FIGURES = {
+    "classification": ("results/Furd_*.svg",),
+    "translation": ("results/Multi30k_*.svg",),
+    "SequenceCopying": ("results/copying.svg", "results/multihead.svg"),
+    "papa": ("results/papa_*.svg",),
+}
+EXPERIMENTS = tuple(_RESULTS)
+# Records of runs and outputs in the folder of an experiment.
+RECORDS = (
+    "models/*/*/run.json", "outputs/*.json", "logs/*.json", "re_*headcomb.json",
+    "outputs/*/sorted/run.json", "outputs/*/results/*/run.json",
+)  # fmt: skip
 
 
 def check_root() -> None:
@@ -54,34 +47,13 @@ def check_root() -> None:
 
 def find(experiment: str, kind: str) -> list[Path]:
     """The files of an experiment: "results", "records", "figures", or "pages" with a slider."""
-    patterns = _PATTERNS[experiment].get(kind, ())
+    patterns = {
+        "results": _RESULTS[experiment],
+        "records": [f"{experiment}/{pattern}" for pattern in RECORDS],
+        "figures": (f"{experiment}/figures/*.svg", *_FIGURES[experiment]),
+        "pages": [f"{experiment}/figures/*.html"],
+    }[kind]
     return [path for pattern in patterns for path in sorted(Path().glob(pattern))]
-
-
-def read_object(path: Path, what: str) -> dict:
-    """The JSON object in a file; InputError when it is malformed or not an object."""
-    content = read_json(path, what)
-    if not isinstance(content, dict):
-        kind = type(content).__name__
-        raise InputError(f"{what} {path}: malformed (expected a JSON object, got a {kind})")
-    return content
-
-
-def read_results(path: Path) -> dict[tuple[str, str, str, str], dict]:
-    """The results of a collect script: {(dataset, metric, split, performance): statistics}.
-
-    Results of the published code have fewer statistics, and no intervals.
-    Raises InputError when the file is corrupt or contains something else.
-    """
-    results = load_pickle(path, "results")
-    if not isinstance(results, dict) or not all(
-        isinstance(key, tuple) and len(key) == 4 and {"agr_unif", "alpha_corrs"} <= {*result}
-        for key, result in results.items()
-    ):
-        raise InputError(
-            f"results {path}: not written by a collect script; run the collect script again"
-        )
-    return results
 
 
 @functools.cache

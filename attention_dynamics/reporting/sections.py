@@ -3,9 +3,11 @@
 The report (report.py) and the generated blocks of the Markdown pages (blocks.py) share them.
 """
 
+import contextlib
 import itertools
 import re
 import statistics
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,15 +16,10 @@ from scipy.stats import fisher_exact
 from attention_dynamics.cli import InputError
 from attention_dynamics.names import METRICS, PERFORMANCES
 from attention_dynamics.reporting import tables
-from attention_dynamics.reporting.results import (
-    SHIPPED,
-    authors_numbers,
-    find,
-    read_object,
-    read_papers,
-    read_results,
-)
+from attention_dynamics.reporting.results import SHIPPED, authors_numbers, find, read_papers
 from attention_dynamics.reporting.tables import Table, format_cell, format_percent
+from attention_dynamics.storage.files import read_json
+from attention_dynamics.storage.pickles import load_pickle
 
 # What malformed content of a result file raises.
 MALFORMED = (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError)
@@ -46,44 +43,46 @@ class Group(NamedTuple):
     details: list[Table]
 
 
-def read_experiment(experiment: str) -> tuple[list[Group], list[str]]:
-    """The groups of all result files of an experiment, and a line for each file left out.
+@contextlib.contextmanager
+def leaving_out(path: Path, problems: dict[Path, str]) -> Iterator[None]:
+    """The block reads ``path``; if it is corrupt or of another kind, ``problems`` says so."""
+    try:
+        yield
+    except InputError as error:
+        problems.setdefault(path, str(error))
+    except MALFORMED:
+        advice = "run the script that writes it again with --overwrite"
+        problems.setdefault(path, f"{path}: not what our scripts write; {advice}")
 
-    A file that is corrupt or of another kind costs its own groups only.
-    """
-    groups, problems = [], []
+
+def read_experiment(experiment: str, problems: dict[Path, str]) -> list[Group]:
+    """The groups of all result files of an experiment; ``problems`` gets those left out."""
+    groups: list[Group] = []
     copying: dict[str, dict[str, list]] = {}
     for path in find(experiment, "results"):
         remark = " (results that come with the repository)" if path.parent == SHIPPED else ""
-        try:
+        with leaving_out(path, problems):
             if experiment == "SequenceCopying":
                 rows = read_copying_rows(path)
                 group = copying.setdefault(success_table(rows)[0].title + remark, {})
                 group[str(path)] = rows
             elif experiment == "papa":
-                content = read_object(path, "results")
+                content = read_json(path, "results")
                 title, (table, *details) = ", ".join(content) + remark, papa_tables(content)
                 groups.append(Group(title, _source(path), papa_findings(content), table, details))
             else:
                 groups += _agreement_groups(path, remark)
-        except InputError as error:
-            problems.append(str(error))
-        except MALFORMED:
-            problems.append(
-                f"results {path}: not what the scripts of {experiment} write; run the script that "
-                "writes this file again with --overwrite"
-            )
     for title, by_path in copying.items():
         rows = [*itertools.chain(*by_path.values())]
         table, findings = success_table(rows)
         source = f"from {', '.join(by_path)}"
         groups.append(Group(title, source, findings, table, fisher_tables(rows)))
-    return groups, problems
+    return groups
 
 
 def _source(path: Path) -> str:
     record = path.with_suffix(".json")
-    content = read_object(record, "record") if record.exists() else {}
+    content = read_json(record, "record") if record.exists() else {}
     return f"from {path}. {content['note']}" if "note" in content else f"from {path}"
 
 
@@ -109,7 +108,7 @@ def select_tables(results: dict, kind: str) -> list[Table]:
 
 
 def _agreement_groups(path: Path, remark: str) -> list[Group]:
-    results = read_results(path)
+    results = load_pickle(path, "results")
     groups = []
     for dataset in dict.fromkeys(key[0] for key in results):
         own = {key: result for key, result in results.items() if key[0] == dataset}
@@ -166,7 +165,7 @@ def read_copying_rows(path: Path) -> list[dict]:
 
     Each row has: setting, "{reach or exceed} {accuracy}", of, share, low, high.
     """
-    content = read_object(path, "results")
+    content = read_json(path, "results")
     results = content.get("results", content)
     return results.get("shares") or results.get("settings", [results])
 

@@ -62,7 +62,7 @@ def titles_of(text: str) -> list[str]:
 
 def page_text() -> str:
     """The page; nothing may be left out."""
-    text, problems = write_report_text("python report.py")
+    text, problems = write_report_text()
     assert problems == []
     return text
 
@@ -161,7 +161,7 @@ def test_report_leaves_out_a_corrupt_file_only(root, corrupt):
     intact = titles_of(page_text())
     (root / corrupt).parent.mkdir(parents=True, exist_ok=True)
     (root / corrupt).write_bytes(CORRUPT[corrupt])
-    text, (problem,) = write_report_text("python report.py")
+    text, (problem,) = write_report_text()
     assert corrupt in problem
     assert text.count("<b>Left out:</b>") == 1
     assert len(set(intact) - set(titles_of(text))) <= 1
