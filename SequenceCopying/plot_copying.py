@@ -51,7 +51,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         nargs=2,
         default=[default_name(Settings(num_vocab=num, no_rep=True)) for num in (40, 60)],
         metavar=("FIRST", "SECOND"),
-        help="names of the histories in logs/ to compare (default: %(default)s)",
+        help="names of the histories in logs/ to compare (default: 40 of 40 and 40 of 60)",
     )
     add_options(parser, out_dir=(str, "figures", "output directory"))
     return parser.parse_args(argv)

@@ -43,7 +43,6 @@ from attention_dynamics.device import peak_memory_mb
 from attention_dynamics.runs.embedding_baseline import train_baseline
 
 CONFIG = {"hidden_dim": 256, "intermediate_dim": 256, "embed_dim": 300, "batch_size": 32}
-GIGABYTE = 1e9
 
 
 @dataclass(frozen=True)
@@ -251,11 +250,11 @@ def logistic_section(args: argparse.Namespace) -> list[dict]:
     plain, plain_before, plain_after = in_process(logistic_fit, workload, True)
     ours, our_before, our_after = in_process(logistic_fit, workload, False)
     difference = float(np.abs(plain - ours).max() / np.abs(plain).max())
-    memory = (plain_after - plain_before) / GIGABYTE, max(our_after - our_before, 1) / GIGABYTE
+    memory = (plain_after - plain_before) / 1e9, max(our_after - our_before, 1) / 1e9
     name = f"{workload.texts} texts, {workload.vocab} words"
     return [
         compared(name, "memory of the fit", "GB", *memory),
-        compared(name, "peak memory of the process", "GB", None, our_after / GIGABYTE),
+        compared(name, "peak memory of the process", "GB", None, our_after / 1e9),
         compared(name, "difference of coefficients (C = 1)", "", None, difference),
     ]
 

@@ -22,11 +22,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-import torch
 from measure import compared, keep_results, machine_facts, parse_sections, section_parser
 from reference import copying as reference
 
-from attention_dynamics.cli import InputError, count, run_script
+from attention_dynamics.cli import InputError, add_options, count, run_script
 from attention_dynamics.reporting.tables import format_table
 
 HERE = Path(__file__).resolve().parent
@@ -38,44 +37,42 @@ from workers import add_jobs_option, default_jobs, run_parallel  # noqa: E402
 
 def parse_args(argv=None) -> argparse.Namespace:
     parser = section_parser(__doc__, ("fp32", "bf16"), rounds=False)
-    for name, default, meaning in (("seeds", 20, "seeds"), ("steps", 200, "updates")):
-        text = f"number of {meaning} (default: %(default)s)"
-        parser.add_argument(f"--{name}", type=count, default=default, help=text)
+    add_options(
+        parser, seeds=(count, 20, "number of seeds"), steps=(count, 200, "number of updates")
+    )
     add_jobs_option(parser)
     args = parse_sections(parser, "copying", argv)
     args.jobs = args.jobs or default_jobs(args.device.type)
     return args
 
 
-def train_ours(settings: Settings, seeds: range, device: torch.device, jobs: int) -> list:
+def train_ours(settings: Settings, args: argparse.Namespace) -> list:
     """Our histories."""
-    if device.type == "cuda":
-        return train_stacked(settings, list(seeds), device)
-    tasks = [(settings, seed, device.type, 1) for seed in seeds]
-    return list(run_parallel(train_seed, tasks, jobs))
+    if args.device.type == "cuda":
+        return train_stacked(settings, [*range(args.seeds)], args.device)
+    tasks = [(settings, seed, args.device.type, 1) for seed in range(args.seeds)]
+    return list(run_parallel(train_seed, tasks, args.jobs))
 
 
 def main(argv=None) -> None:
     args = parse_args(argv)
-    device = args.device
     sizes = {"seq_length": 5, "num_vocab": 5, "hidden_dim": 8, "bsize": 4} if args.quick else {}
     settings = {"no_rep": True, "steps": args.steps, **sizes}
-    seeds = range(args.seeds)
     sizes = Settings(**settings)
     sizes = sizes.seq_length, sizes.num_vocab, True, sizes.hidden_dim, sizes.bsize, sizes.steps
     start = time.perf_counter()
-    plain = [reference.train(seed, *sizes) for seed in seeds]
+    plain = [reference.train(seed, *sizes) for seed in range(args.seeds)]
     plain_seconds = time.perf_counter() - start
-    facts = {**machine_facts(1), "jobs": args.jobs, "device": device.type, "quick": args.quick}
+    facts = {"jobs": args.jobs, "device": args.device.type, "quick": args.quick}
     for precision in args.only:
         try:
-            check_precision(precision, device)
+            check_precision(precision, args.device)
         except InputError as error:
             print(f"\n{precision} is left out: {error}")
             continue
         ours = Settings(**settings, precision=precision)
         start = time.perf_counter()
-        histories = train_ours(ours, seeds, device, args.jobs)
+        histories = train_ours(ours, args)
         seconds = plain_seconds, time.perf_counter() - start
         if precision == "fp32":
             first = [[history[0]["loss"] for history in side] for side in (plain, histories)]
@@ -83,7 +80,7 @@ def main(argv=None) -> None:
         name, what = f"{sizes[0]} of {sizes[1]}", f"{args.seeds} seeds x {args.steps} steps"
         rows = [compared(name, what, "s", *seconds)]
         if args.out is not None:
-            keep_results(args.out, {precision: {**facts, "rows": rows}})
+            keep_results(args.out, {precision: {**machine_facts(1), **facts, "rows": rows}})
         print(f"\n{precision}\n{format_table(rows)}", flush=True)
 
 

@@ -22,7 +22,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from attention_dynamics.cli import count, script_parser
+from attention_dynamics.cli import add_options, count, script_parser
 from attention_dynamics.device import setup_device
 from attention_dynamics.reporting.tables import format_table
 from attention_dynamics.storage.files import read_json, write_json
@@ -58,26 +58,24 @@ def section_parser(
     The benchmark has these ``sections``; without ``rounds`` it times once, on its own threads.
     """
     parser = script_parser(description)
-    sections = list(sections)
-    parser.add_argument(
-        "--only", nargs="+", choices=sections, default=sections, help="sections (default: all)"
-    )
-    numbers = (("rounds", 5, "number of timings"), ("threads", 1, "CPU threads"))
-    for name, default, meaning in numbers if rounds else ():
-        text = f"{meaning} (default: %(default)s)"
-        parser.add_argument(f"--{name}", type=count, default=default, help=text)
-    parser.add_argument(
+    add, names = parser.add_argument, list(sections)
+    add("--only", nargs="+", choices=names, default=names, help="sections (default: all)")
+    if rounds:
+        add_options(
+            parser, rounds=(count, 5, "number of timings"), threads=(count, 1, "CPU threads")
+        )
+    add(
         "--device",
         choices=("cpu", "cuda"),
         default="cpu",
         help="device; the plain reference stays on the CPU (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--quick",
         action="store_true",
         help="tiny models and texts: tests the benchmark, its numbers mean nothing",
     )
-    parser.add_argument(
+    add(
         "--out",
         type=Path,
         help="results file, in which other sections are kept (default: "

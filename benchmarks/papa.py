@@ -44,7 +44,6 @@ from transformers import BertConfig, BertModel
 from attention_dynamics.cli import run_script
 from attention_dynamics.device import peak_memory_mb
 
-GIGABYTE = 1e9
 LABELS = 3
 VOCAB = 1000
 TOLERANCE = 1e-4  # sums of float32 in another order, through up to 12 layers
@@ -214,10 +213,10 @@ def memory_of_pass(size: Size, ours: bool, device: torch.device) -> float:
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         run()
-        return (torch.cuda.max_memory_allocated() - before) / GIGABYTE
+        return (torch.cuda.max_memory_allocated() - before) / 1e9
     before = peak_memory_mb()
     run()
-    return max((peak_memory_mb() - before) * 2**20, 1) / GIGABYTE
+    return max((peak_memory_mb() - before) * 2**20, 1) / 1e9
 
 
 @torch.no_grad()

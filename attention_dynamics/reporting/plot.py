@@ -27,11 +27,11 @@ def add_plot_options(parser: argparse.ArgumentParser, drawn: str) -> None:
     add("--dataset", required=True, help="name in outputs/, such as toy")
     add("--split", choices=("val", "train"), default="val", help="examples (default: %(default)s)")
     add("--metric", choices=METRICS, help="agreement metric (default: one figure for each)")
-    add("--include_normal", action="store_true", help="agr_normal too, the KTIW of a normal run")
+    add("--include_normal", action="store_true", help="draw agr_normal too (β of a normal run)")
     add = parser.add_mutually_exclusive_group().add_argument
     drawn = f"number of examples on the page, drawn at random{drawn} (default: %(default)s)"
     add("--num_examples", type=count, default=12, help=drawn)
-    add("--examples", type=int, nargs="+", help="numbers of the examples on the page instead")
+    add("--examples", type=int, nargs="+", help="positions of the examples on the page, instead")
     add_input_options(parser)
     add_options(parser, out_dir=(str, "figures", "directory to write to"))
 
