@@ -15,15 +15,14 @@ RUNS = ((7, False), (20, False), (13, False), (12, True))
 
 
 @pytest.fixture
-def runs(tmp_path, monkeypatch) -> Path:
+def runs(folder) -> Path:
     """A working directory with four finished runs of the dataset "mine"."""
-    monkeypatch.chdir(tmp_path)
     for seed, uniform in RUNS:
         run = run_folder("mine", CONFIG, seed, uniform)
         write_json(run / "run.json", {"settings": {}, "finished": "2026-01-01"})
         for step in (0, 5, 11) if seed == 20 else (0, 5):
             write_text(run / f"model{step}", f"{seed} {step}")
-    return tmp_path
+    return folder
 
 
 def test_make_log_config_lists_common_checkpoints_of_finished_runs(runs, capsys):
@@ -60,7 +59,11 @@ def test_make_log_config_replaces_another_list_only_with_overwrite(runs):
     assert read_json("configs/mine_log.json") == entries
 
 
-def test_make_log_config_requires_two_normal_runs_and_a_uniform_one(runs, capsys):
+def test_make_log_config_requires_runs_and_a_common_checkpoint(runs):
+    for path in runs.glob("models/mine/*12,uniform/model*"):
+        path.unlink()
+    with pytest.raises(InputError, match="have no checkpoint in common"):
+        make_log_config("mine", CONFIG, with_grad=False, overwrite=False)
     for seed in (7, 13):
         record = next(runs.glob(f"models/mine/*seed={seed},normal/run.json"))
         write_json(record, {"settings": {}, "finished": None})
@@ -68,10 +71,3 @@ def test_make_log_config_requires_two_normal_runs_and_a_uniform_one(runs, capsys
         make_log_config("mine", CONFIG, with_grad=False, overwrite=False)
     with pytest.raises(InputError, match=r"DATASETS=absent bash train_runs\.sh"):
         make_log_config("absent", CONFIG, with_grad=False, overwrite=False)
-
-
-def test_make_log_config_requires_a_common_checkpoint(runs):
-    for path in runs.glob("models/mine/*12,uniform/model*"):
-        path.unlink()
-    with pytest.raises(InputError, match="have no checkpoint in common"):
-        make_log_config("mine", CONFIG, with_grad=False, overwrite=False)

@@ -79,7 +79,8 @@ def test_output_keeps_unfinished_work_until_it_is_written(tmp_path):
 
     interrupt()
     with output(path, SETTINGS, False) as out:
-        assert out.partial.get(part) == 5 and out.state_path.exists()
+        assert out.partial.get(part) == 5 and out.partial.get({"part": 2}) is None
+        assert out.state_path.exists()
     with output(path, SETTINGS, True) as out:
         assert out.partial.get(part) is None and not out.state_path.exists()
     interrupt()

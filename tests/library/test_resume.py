@@ -16,27 +16,12 @@ from torch import nn
 from attention_dynamics.cli import InputError, RunError, Terminated
 from attention_dynamics.device import rng_state, set_rng_state, set_seed
 from attention_dynamics.runs import training as training_module
-from attention_dynamics.runs.outputs import PartialResults, load_state, save_state
+from attention_dynamics.runs.outputs import load_state, save_state
 from attention_dynamics.runs.paths import state_path
 from attention_dynamics.runs.records import begin_run, finish_run, locked
 from attention_dynamics.runs.training import Training
 
 STOPS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
-
-
-@pytest.fixture(autouse=True)
-def signals_come():
-    """Whatever started the tests: a shell lets its background processes ignore SIGINT."""
-    before = {
-        number: signal.signal(number, handler)
-        for number, handler in (
-            (signal.SIGINT, signal.default_int_handler),
-            (signal.SIGTERM, signal.SIG_DFL),
-        )
-    }
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def made(seed: int = 0):
@@ -186,16 +171,6 @@ def test_begin_run_resumes_the_same_run_and_rejects_another(tmp_path):
     assert os.listdir(folder) == ["unfinished.json"]
 
 
-# --- parts ---
-
-
-def test_parts_are_found_by_their_settings(tmp_path):
-    parts = PartialResults(tmp_path / "out.pkl")
-    parts.put({"checkpoint": "a"}, {"scores": torch.ones(2)})
-    assert parts.get({"checkpoint": "a"})["scores"].tolist() == [1, 1]
-    assert parts.get({"checkpoint": "b"}) is None
-
-
 # --- locks ---
 
 HOLDER = """
@@ -207,34 +182,23 @@ with locked(sys.argv[1]):
 """
 
 
-def hold(path) -> subprocess.Popen:
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(path)],
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_lock_names_its_process_and_ends_with_it(tmp_path, killed):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path / "run")],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stdout.readline() == "held\n"
-    return process
-
-
-def test_the_second_process_is_told_of_the_first(tmp_path):
-    holder = hold(tmp_path / "run")
+    assert holder.stdout.readline() == "held\n"
     with pytest.raises(RunError) as error, locked(tmp_path / "run"):
         pass
     named = f"is being written by process {holder.pid} on host {socket.gethostname()}"
     assert named in str(error.value)
     with locked(tmp_path / "other"):
         pass
-    holder.communicate("")
+    if killed:
+        holder.kill()
+    holder.communicate()
+    assert os.listdir(tmp_path) == [".run.lock"] * killed
     with locked(tmp_path / "run"):
         assert (tmp_path / ".run.lock").read_text().split()[0] == str(os.getpid())
-    assert os.listdir(tmp_path) == []
-
-
-def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):
-    holder = hold(tmp_path / "run")
-    holder.kill()
-    holder.communicate()
-    assert (tmp_path / ".run.lock").exists()
-    with locked(tmp_path / "run"):
-        assert os.listdir(tmp_path) == [".run.lock"]
     assert os.listdir(tmp_path) == []
