@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import refused
 
 from attention_dynamics.cli import InputError, RunError
 from attention_dynamics.reporting.blocks import GENERATORS
@@ -66,19 +67,6 @@ def test_heads_are_averaged(copying):
     torch.testing.assert_close(model.alpha(decoded, states), torch.stack(alphas).mean(0), **close)
 
 
-def test_initializations_are_fixed_and_differ(copying):
-    training = copying.training
-    settings = training.TrialSettings(seq_length=4, hidden_dim=12)
-
-    def weights(stream, number):
-        return training.make_head(settings, stream, number).attn_proj.weight
-
-    assert weights(0, 1).equal(weights(0, 1))
-    for stream, number in ((0, 2), (1, 1)):
-        assert not weights(0, 1).equal(weights(stream, number))
-    assert 0.9 * 12**-0.5 < weights(0, 1).abs().max() <= 12**-0.5
-
-
 def test_classify_head(copying):
     classify = copying.training.classify_head
     good, bad, between = ([{"acc": 0.1}, {"acc": last}] for last in (0.96, 0.5, 0.6))
@@ -94,9 +82,8 @@ def test_classify_head(copying):
 def test_multihead_writes_histories_and_their_record(multihead, monkeypatch):
     bad, good, random = histories = load_pickle(OUTPUT)
     assert [len(of_kind) for of_kind in histories] == [2, 2, 2]
-    assert all(name.startswith("bad") for names in bad for name in names)
-    assert all([name[:3] for name in names] == ["bad", "goo"] for names in good)
-    assert all(name.startswith("random") for names in random for name in names)
+    for of_kind, kinds in ((bad, "bb"), (good, "bg"), (random, "rr")):
+        assert all("".join(name[0] for name in names) == kinds for names in of_kind)
     for of_kind in histories:
         for history in of_kind.values():
             assert all(entry.keys() == MEASURES for entry in history)
@@ -185,16 +172,15 @@ def test_multihead_heads_are_fixed_by_their_names(multihead, copying):
 def test_multihead_rejects_a_corrupt_restart_folder(multihead, name):
     path = next(Path("multihead_runs").glob(name))
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(InputError) as error:
-        multihead.main([*OPTIONS, "--overwrite"])
-    assert path.name in str(error.value) and "\n" not in str(error.value)
+    assert path.name in refused(multihead.main, [*OPTIONS, "--overwrite"])
 
 
 def test_multihead_rejects_other_settings(multihead, capsys):
-    with pytest.raises(InputError, match=r"settings \(seed was 0, is 1\)"):
-        multihead.main([*OPTIONS, "--overwrite", "--seed", "1"])
-    with pytest.raises(InputError, match=r"settings \(num_samples was 2, is 1\)"):
-        multihead.main([*OPTIONS, "--num_samples", "1"])
+    for other, part in (
+        (["--overwrite", "--seed", "1"], "settings (seed was 0, is 1)"),
+        (["--num_samples", "1"], "settings (num_samples was 2, is 1)"),
+    ):
+        assert part in refused(multihead.main, [*OPTIONS, *other])
     with pytest.raises(RunError, match="not enough heads in --max_candidates 2"):
         multihead.main([*OPTIONS, "--overwrite", "--max_candidates", "2"])
     with pytest.raises(SystemExit):
