@@ -9,14 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from attention_dynamics.analysis.agreement import (
-    agreement,
-    expected_by_chance,
-    shuffled,
-    top_match,
-)
+from attention_dynamics.analysis.agreement import agreement, expected_by_chance, shuffled, top_match
 from attention_dynamics.analysis.kendall import kendall_tau
-from attention_dynamics.analysis.ragged import Ragged, batches_by_length, offsets_of
+from attention_dynamics.analysis.ragged import Ragged, offsets_of
 from attention_dynamics.names import METRICS
 
 
@@ -119,11 +114,3 @@ def test_expectation_of_the_baseline_is_that_of_many_shuffles():
     taus = expected_by_chance("kendall tau", rows([1, 2, 3], [2, 2]))
     assert taus[0] == 0
     assert np.isnan(taus[1])
-
-
-def test_batches_by_length_bounds_the_padding():
-    lengths = np.array([2] * 40 + [1, 3000, 2500, 2000])
-    batches = batches_by_length(lengths, most_rows=len(lengths), most_values=5500)
-    assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
-    # 3000 alone, 2500 and 2000 padded to 5000, the 41 short ones together.
-    assert [len(batch) * lengths[batch].max() for batch in batches] == [3000, 5000, 82]

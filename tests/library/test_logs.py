@@ -6,16 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Hostile, refused
+from conftest import GOLDEN, Hostile, assert_published_layout, refused
 
 from attention_dynamics.analysis.logs import Logs, load_logs, published_layout, save_logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import InputError
 from attention_dynamics.storage.pickles import load_pickle
-
-GOLDEN = (
-    Path(__file__).resolve().parents[1] / "golden" / "classification" / "outputs" / "Furd_logs.pkl"
-)
 
 
 def small_logs() -> Logs:
@@ -37,20 +33,16 @@ def translation_logs() -> Logs:
     return logs
 
 
-def assert_same(first: Logs, second: Logs) -> None:
-    assert first.splits == second.splits
-    assert first.metas == second.metas
-    assert first.arrays.keys() == second.arrays.keys()
-    for key, values in first.arrays.items():
-        np.testing.assert_array_equal(values, second.arrays[key])
-    np.testing.assert_array_equal(first.src.values, second.src.values)
-    np.testing.assert_array_equal(first.index, second.index)
-
-
 def test_saved_logs_come_back(tmp_path):
     for logs in (small_logs(), translation_logs()):
         save_logs(tmp_path / "x_logs.pkl", logs)
-        assert_same(load_logs(tmp_path / "x_logs.pkl"), logs)
+        back = load_logs(tmp_path / "x_logs.pkl")
+        assert (back.splits, back.metas) == (logs.splits, logs.metas)
+        assert back.arrays.keys() == logs.arrays.keys()
+        for key, values in logs.arrays.items():
+            np.testing.assert_array_equal(back.arrays[key], values)
+        np.testing.assert_array_equal(back.src.values, logs.src.values)
+        np.testing.assert_array_equal(back.index, logs.index)
 
 
 def test_rows_are_examples_in_classification_and_targets_in_translation():
@@ -60,27 +52,17 @@ def test_rows_are_examples_in_classification_and_targets_in_translation():
     assert logs.scores("normal_A", 0, "alpha", "train")[0].tolist() == [5, 6, 7, 8]
     pairs = translation_logs()
     assert list(pairs.rows("val")) == [0, 1, 2]
-    assert [row.tolist() for row in pairs.scores("normal_A", 0, "alpha", "train")] == [
-        [9, 10],
-        [11, 12],
-    ]
+    scores = pairs.scores("normal_A", 0, "alpha", "train")
+    assert [row.tolist() for row in scores] == [[9, 10], [11, 12]]
 
 
 def test_the_published_layout_is_read_and_written():
-    logs = load_logs(GOLDEN)
-    published = load_pickle(GOLDEN)
+    path = GOLDEN / "classification/outputs/Furd_logs.pkl"
+    logs, published = load_logs(path), load_pickle(path)
     train = [(e["src"], e["trg"]) for e in published["data"] if e["split"] == "train"]
     again = published_layout(logs, train)
     assert again["metas"] == published["metas"]
-    assert len(again["data"]) == len(published["data"])
-    for ours, theirs in zip(again["data"], published["data"], strict=True):
-        assert ours.keys() == theirs.keys()
-        for key, value in theirs.items():
-            if isinstance(value, np.ndarray):
-                np.testing.assert_array_equal(ours[key], value)
-                assert ours[key].shape == value.shape
-            else:
-                assert ours[key] == value
+    assert_published_layout(again, published, rtol=0, atol=0)
 
 
 def test_the_published_layout_of_translation_has_a_matrix_per_pair(tmp_path):

@@ -9,10 +9,7 @@ from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.analysis.statistics import maximum_interval, summarize, two_way_interval
 from attention_dynamics.cli import InputError
-from attention_dynamics.reporting.tables import (
-    format_table,
-    result_tables,
-)
+from attention_dynamics.reporting.tables import format_table, result_tables
 from attention_dynamics.storage.files import write_json
 
 METRIC = "top 5% match"
@@ -25,24 +22,14 @@ def peak(*places: int) -> np.ndarray:
     return values.ravel()
 
 
-def logs_of(arrays: dict, accuracies: dict, labels=(1, 1, 0, 0)) -> Logs:
-    """Four val and no other examples of three tokens each."""
-    logs = Logs(
-        dataset="hand",
-        src=Ragged.from_rows([np.array([1, 4, 2])] * len(labels)),
-        trg=np.array(labels),
-        splits={"val": len(labels), "train": 0},
-        index=np.arange(len(labels)),
-    )
-    logs.arrays.update(arrays)
-    logs.metas.update(accuracies)
-    return logs
-
-
 @pytest.fixture
 def hand() -> Logs:
-    """Gold attends to place 1 at iteration 1; B and C come to; β^uf knew it first."""
-    arrays, accuracies = {}, {}
+    """Four val examples of three tokens each, no others.
+
+    Gold attends to place 1 at iteration 1; B and C come to; β^uf knew it first.
+    """
+    src = Ragged.from_rows([np.array([1, 4, 2])] * 4)
+    logs = Logs("hand", src, np.array([1, 1, 0, 0]), {"val": 4, "train": 0}, np.arange(4))
     gold = {0: peak(0, 0, 0, 0), 1: peak(1, 1, 1, 1), 2: peak(2, 2, 2, 2)}
     runs = {
         "normal_A": gold,
@@ -57,14 +44,14 @@ def hand() -> Logs:
     }
     for name, alphas in runs.items():
         for t, alpha in alphas.items():
-            arrays[name, t, "alpha"] = alpha
-            arrays[name, t, "beta"] = peak(0, 0, 0, 0)
-            arrays[name, t, "grad"] = peak(1, 1, 1, 1)
-            accuracies[name, t, "test_acc"] = accuracy.get(name, (0.5, 0.5, 0.5))[t]
-            accuracies[name, t, "train_acc"] = t / 2
+            logs.arrays[name, t, "alpha"] = alpha
+            logs.arrays[name, t, "beta"] = peak(0, 0, 0, 0)
+            logs.arrays[name, t, "grad"] = peak(1, 1, 1, 1)
+            logs.metas[name, t, "test_acc"] = accuracy.get(name, (0.5, 0.5, 0.5))[t]
+            logs.metas[name, t, "train_acc"] = t / 2
     # Votes for label 1: of the negative examples the sign turns (so the lowest becomes highest).
-    arrays["uniform", 1, "beta"] = np.concatenate([peak(1, 1), -peak(1, 0)])
-    return logs_of(arrays, accuracies)
+    logs.arrays["uniform", 1, "beta"] = np.concatenate([peak(1, 1), -peak(1, 0)])
+    return logs
 
 
 SIGN = np.repeat([1, 1, -1, -1], 3).astype(np.float32)
@@ -100,17 +87,14 @@ def test_statistics_by_hand(hand):
     assert result["interval_note"] == "only 2 runs: the interval is rough"
 
 
-def test_xi_bracket_has_no_lower_end_at_the_first_checkpoint(hand):
+def test_statistics_without_a_lower_end_of_xi_or_gradients(hand):
+    """α crosses at the first checkpoint; the gradients are those of the other split."""
     hand.arrays["normal_B", 0, "alpha"] = hand.arrays["normal_C", 0, "alpha"] = peak(1, 1, 1, 1)
-    result = summarize(hand, METRIC, "val", "test_acc", None, {}, SIGN)
-    assert result["xi_unif_bracket"] == (None, 0.5)
-
-
-def test_gradients_of_the_other_split_leave_agr_grad_out(hand):
     for t in range(3):
         hand.arrays["normal_A", t, "grad"][:] = np.nan
     result = summarize(hand, METRIC, "val", "test_acc", None, {}, SIGN)
-    assert "agr_grad" not in result and "agr_unif" in result
+    assert result["xi_unif_bracket"] == (None, 0.5)
+    assert "agr_grad" not in result
 
 
 def test_two_way_interval_widens_with_the_spread_of_the_runs():
@@ -201,20 +185,14 @@ def test_what_is_undefined_is_a_dash_and_greek_a_formula(hand):
     assert all(rf"$\{name}$" in table for name in ("beta", "Delta", "lambda", "xi"))
 
 
-def test_planted_words_are_counted_beside_chance(hand, tmp_path, monkeypatch, classification):
-    monkeypatch.chdir(tmp_path)
+def test_planted_words_are_counted_beside_chance(hand, folder, classification):
     planted = classification.planted
     assert planted.planted_rows("hand", hand) == []
     # One word per sentence (place 1); the third sentence has no planted word.
     positions = {"test": [[0], [0], [], [0]], "train": []}
     write_json("data/hand_truth.json", {"positions": positions})
     mask = planted.planted_mask("hand", hand)
-    assert mask.reshape(4, 3).tolist() == [
-        [False, True, False],
-        [False, True, False],
-        [False, False, False],
-        [False, True, False],
-    ]
+    assert mask.nonzero()[0].tolist() == [1, 4, 10]
     rows = planted.planted_rows("hand", hand)
     assert [row["α of normal_A"] for row in rows] == [0, 1, 0]
     assert rows[1]["β of uniform"] == pytest.approx(2 / 3)
