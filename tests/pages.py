@@ -1,5 +1,6 @@
 """Checks of figures and html pages that several tests share."""
 
+import itertools
 import json
 import re
 import shutil
@@ -8,12 +9,20 @@ from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+
+def texts_of(figure: Figure) -> list[Text]:
+    """The texts in the axes and their legends."""
+    legends = [legend.get_texts() for axes in figure.axes if (legend := axes.get_legend())]
+    texts = itertools.chain(*(axes.texts for axes in figure.axes), *legends)
+    return [text for text in texts if text.get_text()]
 
 
 def check_texts_apart(figure: Figure) -> None:
     """No text of the figure overlaps another one or leaves the figure."""
     figure.draw_without_rendering()
-    texts = [text for axes in figure.axes for text in axes.texts if text.get_text()]
+    texts = texts_of(figure)
     boxes = [text.get_window_extent() for text in texts]
     for number, box in enumerate(boxes):
         name = texts[number].get_text()

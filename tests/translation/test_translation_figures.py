@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import GOLDEN, assert_refused, run_script
-from pages import check_self_contained, check_texts_apart, dom_of, numbers_of
+from pages import check_self_contained, check_texts_apart, dom_of, numbers_of, texts_of
 
 from attention_dynamics.analysis.logs import Logs
 from attention_dynamics.analysis.ragged import Ragged
@@ -89,7 +89,7 @@ def result(logs) -> dict:
 def test_draw_dynamics_in_percent_and_bleu(logs, result):
     options = {"title": "made up", "metric": METRIC, "percent": True}
     figure = draw_dynamics(result, **options, perf_label="validation token accuracy")
-    written = [text.get_text() for axes in figure.axes for text in axes.texts]
+    written = [text.get_text() for text in texts_of(figure)]
     assert f"$A(\\beta^{{ibm1}}, \\beta^{{uf}})$ = {result['agr_ibm1']:.3f}: IBM Model 1" in written
     assert any("normal run, 95% interval" in text for text in written)
     assert figure.axes[1].get_ylabel() == "validation token accuracy (%)"
@@ -100,7 +100,7 @@ def test_draw_dynamics_in_percent_and_bleu(logs, result):
     bleu = summary(logs, kind="bleu")
     figure = draw_dynamics(bleu, **options, perf_label="BLEU", unit="")
     assert figure.axes[1].get_ylabel() == "BLEU"
-    xi = next(text.get_text() for text in figure.axes[1].texts if "xi" in text.get_text())
+    xi = next(text.get_text() for text in texts_of(figure) if "xi" in text.get_text())
     assert f"{bleu['xi_unif']:.1f} at iteration" in xi and "%" not in xi
     check_texts_apart(figure)
 
