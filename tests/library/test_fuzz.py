@@ -4,12 +4,11 @@ Each case makes a small file that a script reads, and a function that reads it a
 up to the results. The same examples are tried each time; ``pytest -m faults`` tries 500 per case.
 """
 
-import io
+import itertools
 import json
 import math
-import tarfile
+import shutil
 import warnings
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,8 +21,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from attention_dynamics.analysis.inputs import summarize_inputs
-from attention_dynamics.analysis.logs import Logs, save_logs
-from attention_dynamics.analysis.ragged import Ragged
+from attention_dynamics.analysis.own_model import add_checkpoint, create_logs, save
 from attention_dynamics.cli import InputError, one_line
 from attention_dynamics.names import PERFORMANCES
 from attention_dynamics.runs import checkpoints, configs, paths, records
@@ -85,18 +83,17 @@ def log_config(folder, scripts):
 
 
 def logs(folder, scripts):
-    rng = np.random.default_rng(0)
-    src = Ragged.from_rows([np.array([1, *rng.integers(4, 9, n), 2]) for n in (3, 4, 6, 5)])
-    made = Logs(
-        "small", src, np.array([1, 0, 0, 1]), {"val": 3, "train": 1}, np.array([0, 1, 2, 4])
-    )
-    for name in ("normal_A", "normal_B", "uniform"):
-        for t in (0, 5):
-            for perf in ("test_acc", "train_acc", "val_acc"):
-                made.metas[name, t, perf] = float(rng.random())
-            for kind in ("alpha", "beta", *(["grad"] if name == "normal_A" else [])):
-                made.arrays[name, t, kind] = rng.random(made.num_scores, dtype=np.float32)
-    save_logs("outputs/small_logs.pkl", made)
+    rng, src = np.random.default_rng(0), [[1, *range(4, 4 + n), 2] for n in (3, 4, 6, 5)]
+    made = create_logs("small", src, [1, 0, 0, 1], 3)
+    for name, t in itertools.product(("normal_A", "normal_B", "uniform"), (0, 5)):
+        scores = {
+            "alpha": [rng.dirichlet(np.ones(len(row))) for row in src],
+            "beta": [rng.normal(size=len(row)) for row in src],
+        }
+        if name == "normal_A":
+            scores["grad"] = scores["beta"]
+        add_checkpoint(made, name, t, **scores, test_acc=rng.random(), train_acc=rng.random())
+    save(made)
 
     def read() -> None:
         inputs = scripts.classification.baselines.load_inputs("small")
@@ -136,25 +133,14 @@ def own_file(suffix: str):
     return make
 
 
-TREES = {
-    "train": b"(3 (2 It) (4 shines))\n(1 (2 -LRB-) (0 Bad))\n(2 (2 A) (2 film))\n",
-    "test": b"(0 (2 8\xc2\xa01\\/2) (1 Women))\n(4 (2 ``) (4 Great))\n",
-}
-
-
-def archive(suffix: str):
+def archive(suffix: str, kind: str):
     def make(folder, scripts):
+        write_text(
+            "trees/train.txt", "(3 (2 It) (4 shines))\n(1 (2 -LRB-) (0 Bad))\n(2 (2 A) (2 film))\n"
+        )
+        write_text("trees/test.txt", "(0 (2 8\xa01\\/2) (1 Women))\n(4 (2 ``) (4 Great))\n")
+        shutil.make_archive("trees", kind, "trees")
         path = Path(f"trees.{suffix}")
-        if suffix == "zip":
-            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-                for split, text in TREES.items():
-                    archive.writestr(f"trees/{split}.txt", text)
-        else:
-            with tarfile.open(path, "w:gz") as archive:
-                for split, text in TREES.items():
-                    info = tarfile.TarInfo(f"trees/{split}.txt")
-                    info.size = len(text)
-                    archive.addfile(info, io.BytesIO(text))
         return path, prepared(scripts, "Furd", "--source", path)
 
     return make
@@ -246,8 +232,8 @@ CASES = {
     "logs": logs,
     "csv": own_file(".csv"),
     "jsonl": own_file(".jsonl"),
-    "zip": archive("zip"),
-    "tar.gz": archive("tar.gz"),
+    "zip": archive("zip", "zip"),
+    "tar.gz": archive("tar.gz", "gztar"),
     "word vectors": word_vectors,
     "sentences": translation_data("train.bb"),
     "sentencepiece model": translation_data("small.model"),
