@@ -135,9 +135,7 @@ def own_file(suffix: str):
 
 def archive(suffix: str, kind: str):
     def make(folder, scripts):
-        write_text(
-            "trees/train.txt", "(3 (2 It) (4 shines))\n(1 (2 -LRB-) (0 Bad))\n(2 (2 A) (2 film))\n"
-        )
+        write_text("trees/train.txt", "(3 (2 It) (4 shines))\n(1 (2 -LRB-) (0 Bad))\n")
         write_text("trees/test.txt", "(0 (2 8\xa01\\/2) (1 Women))\n(4 (2 ``) (4 Great))\n")
         shutil.make_archive("trees", kind, "trees")
         path = Path(f"trees.{suffix}")
