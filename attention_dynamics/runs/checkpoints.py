@@ -67,21 +67,13 @@ def load_checkpoint(path: Path, model: nn.Module) -> None:
         "with --overwrite"
     )
     state = read_tensors(path, "checkpoint", corrupt)
-    if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
-        raise InputError(f"checkpoint {path} is not a state_dict of tensors")
-    shapes = [
-        {name: tuple(value.shape) for name, value in one.items()}
-        for one in (state, model.state_dict())
-    ]
-    for name in {**shapes[1], **shapes[0]}:
-        found, expected = (one.get(name, "absent") for one in shapes)
-        if found != expected:
-            raise InputError(
-                f"checkpoint {path} does not fit the model: {name} is {found} in the file, "
-                f"{expected} in the model that config and data describe; use the config and data "
-                "it was trained with"
-            )
-    model.load_state_dict(state)
+    try:
+        model.load_state_dict(state)
+    except (AttributeError, RuntimeError, TypeError) as error:  # torch says what differs
+        raise InputError(
+            f"checkpoint {path} does not fit the model that config and data describe; use those it "
+            f"was trained with: {' '.join(str(error).split())[:400]}"
+        ) from None
 
 
 def read_tensors(path: Path, what: str, corrupt: str) -> object:

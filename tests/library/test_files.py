@@ -99,12 +99,12 @@ def test_checkpoints_come_back_and_have_the_same_bytes(tmp_path):
 
 def test_checkpoints_that_do_not_fit_are_refused(tmp_path):
     save_checkpoint(tmp_path / "model0", nn.Linear(3, 2))
-    with pytest.raises(InputError, match=r"model0 does not fit .*weight is \(2, 3\) in the file"):
+    with pytest.raises(InputError, match=r"model0 does not fit .*weight.*\[2, 3\]\) from checkpoint"):
         load_checkpoint(tmp_path / "model0", nn.Linear(4, 2))
-    with pytest.raises(InputError, match=r"bias is \(2,\) in the file, absent in the model"):
+    with pytest.raises(InputError, match=r'Unexpected key\(s\) in state_dict: "bias"'):
         load_checkpoint(tmp_path / "model0", nn.Linear(3, 2, bias=False))
     torch.save({"weight": 3}, tmp_path / "odd")
-    with pytest.raises(InputError, match="not a state_dict of tensors"):
+    with pytest.raises(InputError, match="received <class 'int'>"):
         load_checkpoint(tmp_path / "odd", nn.Linear(3, 2))
 
 
