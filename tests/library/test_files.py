@@ -99,7 +99,7 @@ def test_checkpoints_come_back_and_have_the_same_bytes(tmp_path):
 
 def test_checkpoints_that_do_not_fit_are_refused(tmp_path):
     save_checkpoint(tmp_path / "model0", nn.Linear(3, 2))
-    with pytest.raises(InputError, match=r"model0 does not fit .*weight.*\[2, 3\]\) from checkpoint"):
+    with pytest.raises(InputError, match=r"model0 does not fit .*Size\(\[2, 3\]\) from"):
         load_checkpoint(tmp_path / "model0", nn.Linear(4, 2))
     with pytest.raises(InputError, match=r'Unexpected key\(s\) in state_dict: "bias"'):
         load_checkpoint(tmp_path / "model0", nn.Linear(3, 2, bias=False))
