@@ -179,6 +179,7 @@ def small_set(tmp_path, monkeypatch, classification) -> Path:
 
 SMALL_RUNS = (("normal_A", 20, False), ("normal_B", 13, False), ("uniform", 12, True))
 SMALL_ITERATIONS = (0, 5, 11)
+SMALL_MODEL = {"hidden_dim": 6, "intermediate_dim": 5, "embed_dim": 7, "batch_size": 8}
 
 
 def make_small_set(folder: Path, classification, num_train: int = 70, num_test: int = 30) -> None:
@@ -195,14 +196,20 @@ def make_small_set(folder: Path, classification, num_train: int = 70, num_test: 
             sentence.insert(int(rng.integers(len(sentence) + 1)), 1 if label else 2)
             pairs.append([sentence, label])
         write_json(folder / "data" / f"small_{split}.json", {"vocab": words, "XY": pairs}, None)
-    config = {"hidden_dim": 6, "intermediate_dim": 5, "embed_dim": 7, "batch_size": 8}
-    write_json(folder / "configs" / "model.json", config)
+    write_json(folder / "configs" / "model.json", SMALL_MODEL)
     entries = [
         {"name": name, "iteration": iteration, "seed": seed, "uniform": uniform}
         for name, seed, uniform in SMALL_RUNS
         for iteration in SMALL_ITERATIONS
     ]
     write_json(folder / "configs" / "small_log.json", entries)
+
+
+def train_small_set(classification) -> None:
+    """Train the runs of :func:`make_small_set`'s log config."""
+    for _, seed, uniform in SMALL_RUNS:
+        args = ["--dataset", "small", "--seed", str(seed), "--steps", "12", "--custom_saves", "0,5"]
+        classification.train_classifier.main([*args, *(["--uniform"] if uniform else [])])
 
 
 SRC_WORDS = ["lima", "kono", "sepu", "taro", "wibe", "duga", "rofe", "mizu", "hacu", "peno"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import SMALL_ITERATIONS, SMALL_RUNS, make_small_set
+from conftest import SMALL_ITERATIONS, SMALL_MODEL, train_small_set
 
 from attention_dynamics.analysis.logs import load_logs
 from attention_dynamics.analysis.ragged import Ragged
@@ -26,19 +26,9 @@ def train(classification, seed: int = 20, *more: str, folder: str = FOLDER) -> d
     return {path.name: path.read_bytes() for path in Path(folder).glob("model*")}
 
 
-def train_all(classification) -> None:
-    for _, seed, uniform in SMALL_RUNS:
-        args = ["--dataset", "small", "--seed", str(seed), "--steps", "12", "--custom_saves", "0,5"]
-        classification.train_classifier.main([*args, *(["--uniform"] if uniform else [])])
-
-
-def config() -> dict:
-    return {"hidden_dim": 6, "intermediate_dim": 5, "embed_dim": 7, "batch_size": 8}
-
-
-def model_of(classification, uniform: bool = False, seed: int = 0):
-    torch.manual_seed(seed)
-    return classification.models.AttentionClassifier(30, config(), uniform)
+def model_of(classification, uniform: bool = False):
+    torch.manual_seed(0)
+    return classification.models.AttentionClassifier(30, SMALL_MODEL, uniform)
 
 
 # --- data ---------------------------------------------------------------------------------------
@@ -317,7 +307,7 @@ def test_agreement_is_collected_for_each_similar_regularization_strength(
 
 
 def test_train_dump_baselines_collect(small_set, classification, capsys):
-    train_all(classification)
+    train_small_set(classification)
     classification.eval_dump.main(["--dataset", "small"])
     collect = classification.collect_classification_stats.main
     both = ["--include_kendall_tau", "--include_train_results"]
@@ -359,7 +349,7 @@ def test_train_dump_baselines_collect(small_set, classification, capsys):
 
 def test_departure_9_the_dataset_is_read_once(small_set, classification):
     """Data files are opened as often for nine checkpoints as for one."""
-    train_all(classification)
+    train_small_set(classification)
     opened: list[str] = []
     sys.addaudithook(lambda event, args: event == "open" and opened.append(str(args[0])))
     entries, counts = read_json("configs/small_log.json"), []
@@ -372,7 +362,7 @@ def test_departure_9_the_dataset_is_read_once(small_set, classification):
 
 
 def test_a_dump_that_is_up_to_date_is_left_alone(small_set, classification, capsys):
-    train_all(classification)
+    train_small_set(classification)
     classification.eval_dump.main(["--dataset", "small"])
     before = Path("outputs/small_logs.pkl").stat().st_mtime_ns
     classification.eval_dump.main(["--dataset", "small"])
@@ -385,16 +375,14 @@ def test_a_dump_that_is_up_to_date_is_left_alone(small_set, classification, caps
     assert load_logs("outputs/small_logs.pkl").splits == {"val": 10, "train": 10}
 
 
-def test_odd_documents(tmp_path, monkeypatch, classification):
+def test_odd_documents(small_set, classification):
     """Length 0, 2,500 tokens, an unknown word, one class in the test set, fewer than a batch."""
-    make_small_set(tmp_path, classification)
-    monkeypatch.chdir(tmp_path)
     words = [f"w{i}" for i in range(40)] + ["never in training"]
     pairs = [[[], 1], [[3] * 2500, 1], [[40], 1]]
     write_json("data/small_test.json", {"vocab": words, "XY": pairs})
     content = read_json("data/small_train.json")
     write_json("data/small_train.json", {**content, "vocab": words})
-    train_all(classification)
+    train_small_set(classification)
     classification.eval_dump.main(["--dataset", "small", "--test_set_size", "4000"])
     classification.embedding_beta.main(["--dataset", "small", "--epochs", "1"])
     classification.logistic_beta.main(["--dataset", "small"])

@@ -1,6 +1,5 @@
 """Bad input to the classification scripts: one clear line, exit code 2, nothing half-written."""
 
-import json
 import os
 import pickle
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import Hostile, assert_refused, refused, run_script
+from conftest import ROOT, Hostile, assert_refused, refused, run_script, train_small_set
 
 from attention_dynamics.cli import RunError
 from attention_dynamics.storage.files import read_json, write_json
@@ -100,17 +99,12 @@ def test_options_out_of_range(small_set, classification, capsys, args, message):
     assert message in capsys.readouterr().err
 
 
-def test_collect_without_a_dump_says_how_to_make_it(small_set):
-    process = run_script(
-        "classification/collect_classification_stats.py",
-        *("--datasets", "small", "--out_file", "r.pkl"),
-        cwd=small_set,
-    )
-    assert_refused(process, "outputs/small_logs.pkl", "python eval_dump.py --dataset small")
-    assert not (small_set / "r.pkl").exists()
-
-
-def test_collect_names_an_absent_run_and_a_foreign_baseline(golden_classification, classification):
+def test_collect_names_an_absent_dump_or_run_and_a_foreign_baseline(
+    golden_classification, classification
+):
+    collect, args = classification.collect_classification_stats.main, ["--datasets", "Furd"]
+    message = refused(collect, [*args, "--out_file", "r.pkl"])
+    assert "outputs/Furd_logs.pkl" in message and "python eval_dump.py --dataset Furd" in message
     (golden_classification / "golden").rename("outputs")
     whole = Path("outputs/Furd_logs.pkl").read_bytes()
     logs = pickle.loads(whole)
@@ -118,33 +112,28 @@ def test_collect_names_an_absent_run_and_a_foreign_baseline(golden_classificatio
         for key in [key for key in example if key[0] == "uniform"]:
             del example[key]
     Path("outputs/Furd_logs.pkl").write_bytes(pickle.dumps(logs))
-    collect = classification.collect_classification_stats.main
-    args = ["--datasets", "Furd", "--out_file", "r.pkl"]
-    assert "hold no run uniform" in refused(collect, args)
+    assert "hold no run uniform" in refused(collect, [*args, "--out_file", "r.pkl"])
     Path("outputs/Furd_logs.pkl").write_bytes(whole)
     Path("outputs/Furd_logistic_beta.pkl").write_bytes(pickle.dumps(np.zeros((1, 5))))
-    message = refused(collect, args)
+    message = refused(collect, [*args, "--out_file", "r.pkl"])
     assert "holds 5 values" in message and "python logistic_beta.py --dataset Furd" in message
+    assert not Path("r.pkl").exists()
 
 
-@pytest.mark.parametrize(
-    "script",
-    sorted(
-        path.name
-        for path in (Path(__file__).resolve().parents[2] / "classification").glob("*.py")
-        if "__main__" in path.read_text()
-    ),
-)
+SCRIPTS = [p.name for p in (ROOT / "classification").glob("*.py") if "__main__" in p.read_text()]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_help_says_what_a_script_reads_and_writes(small_set, script):
     process = run_script(f"classification/{script}", "--help", cwd=small_set)
     assert process.returncode == 0, process.stderr
     assert f"python {script}" in process.stdout
-    assert json.dumps(sorted(os.listdir(small_set))) == json.dumps(["configs", "data"])
+    assert sorted(os.listdir(small_set)) == ["configs", "data"]
 
 
 def test_a_full_disk_names_the_file_and_leaves_nothing_half_written(small_set):
     """A limit on file sizes stands in for the full disk: small files fit, checkpoints do not."""
-    script = Path(__file__).resolve().parents[2] / "classification" / "train_classifier.py"
+    script = ROOT / "classification" / "train_classifier.py"
     command = f"ulimit -f 4; exec {sys.executable} {script} {' '.join(TRAIN)}"
     process = subprocess.run(
         ["bash", "-c", command], cwd=small_set, capture_output=True, text=True, timeout=120
@@ -156,23 +145,31 @@ def test_a_full_disk_names_the_file_and_leaves_nothing_half_written(small_set):
     assert os.listdir(folder) == ["unfinished.json"]
 
 
-def test_baselines_of_other_data_are_refused(small_set, classification):
-    train_and_dump(classification)
+def test_logs_and_baselines_of_other_data_or_that_have_changed_are_refused(
+    small_set, classification
+):
+    """A changed bit of a score would be a number like any other."""
+    train_small_set(classification)
+    classification.eval_dump.main(["--dataset", "small"])
     classification.logistic_beta.main(["--dataset", "small"])
+
+    def assert_refused_by_both(message: str) -> None:
+        for script, args in (
+            ("collect_classification_stats", ["--datasets", "small", "--out_file", "r.pkl"]),
+            ("plot_dynamics", ["--dataset", "small"]),
+        ):
+            assert message in refused(getattr(classification, script).main, args)
+
+    for name in ("small_logistic_beta.pkl", "small_logs.pkl"):
+        path = Path("outputs") / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-60] + bytes([whole[-60] ^ 1]) + whole[-59:])
+        assert_refused_by_both(f"outputs/{name} has changed since")
+        path.write_bytes(whole)
     spoil(lambda content: content["XY"].reverse())
     classification.logistic_beta.main(["--dataset", "small"])
-    collect = classification.collect_classification_stats.main
-    message = refused(collect, ["--datasets", "small", "--out_file", "r.pkl"])
-    assert "was made from other data than the logs" in message
-    message = refused(classification.plot_dynamics.main, ["--dataset", "small"])
-    assert "was made from other data than the logs" in message
-
-
-def train_and_dump(classification) -> None:
-    for seed, more in (("20", []), ("13", []), ("12", ["--uniform"])):
-        args = [*TRAIN[:2], "--seed", seed, "--steps", "12", "--custom_saves", "0,5", *more]
-        classification.train_classifier.main(args)
-    classification.eval_dump.main(["--dataset", "small"])
+    assert_refused_by_both("was made from other data than the logs")
+    assert not Path("r.pkl").exists() and not Path("figures").exists()
 
 
 def test_a_diverged_checkpoint_is_named(small_set, classification):
@@ -194,41 +191,18 @@ def test_a_learning_rate_that_diverges(small_set, classification):
     assert not Path("outputs").exists()
 
 
-def test_damaged_outputs_and_records_are_made_again(small_set, classification, capsys):
-    train_and_dump(classification)
-    whole = Path("outputs/small_logs.pkl").read_bytes()
-    Path("outputs/small_logs.pkl").write_bytes(whole[:1000])
-    classification.eval_dump.main(["--dataset", "small"])
-    assert Path("outputs/small_logs.pkl").read_bytes() == whole
-    Path("outputs/small_logs.json").write_text('{"se')
-    capsys.readouterr()
-    classification.eval_dump.main(["--dataset", "small"])
-    assert "up to date" not in capsys.readouterr().out
-    folder = next(Path("models/small").glob("*seed=20*"))
-    (folder / "model5").unlink()
-    args = [*TRAIN[:2], "--seed", "20", "--steps", "12", "--custom_saves", "0,5"]
-    message = refused(classification.train_classifier.main, args)
-    assert "checkpoint(s) 5 are gone; --overwrite retrains the run" in message
+def test_a_run_with_a_malformed_record_or_without_a_checkpoint_is_retrained_on_request(
+    small_set, classification
+):
+    train, args = classification.train_classifier.main, [*TRAIN, "--custom_saves", "0"]
+    train(args)
+    folder = next(Path("models/small").glob("*seed=1,*"))
+    (folder / "model0").unlink()
+    assert "checkpoint(s) 0 are gone; --overwrite retrains the run" in refused(train, args)
     (folder / "run.json").write_text("{")
-    assert "--overwrite retrains" in refused(classification.train_classifier.main, args)
-    classification.train_classifier.main([*args, "--overwrite"])
-    assert (folder / "model5").exists()
-
-
-def test_logs_and_baselines_that_have_changed_are_refused(small_set, classification):
-    """A changed bit of a score would be a number like any other."""
-    train_and_dump(classification)
-    classification.logistic_beta.main(["--dataset", "small"])
-    collect = classification.collect_classification_stats.main
-    for name in ("small_logistic_beta.pkl", "small_logs.pkl"):
-        path = Path("outputs") / name
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-60] + bytes([whole[-60] ^ 1]) + whole[-59:])
-        message = f"outputs/{name} has changed since"
-        assert message in refused(collect, ["--datasets", "small", "--out_file", "r.pkl"])
-        assert message in refused(classification.plot_dynamics.main, ["--dataset", "small"])
-        path.write_bytes(whole)
-    assert not Path("r.pkl").exists() and not Path("figures").exists()
+    assert "--overwrite retrains" in refused(train, args)
+    train([*args, "--overwrite"])
+    assert (folder / "model0").exists()
 
 
 def test_outputs_that_cannot_be_written_are_refused_first(small_set, classification):

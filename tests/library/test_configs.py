@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+from conftest import SMALL_MODEL as CONFIG
 
 from attention_dynamics.cli import InputError
 from attention_dynamics.runs.configs import make_log_config
 from attention_dynamics.runs.paths import run_folder
 from attention_dynamics.storage.files import read_json, write_json, write_text
 
-CONFIG = {"hidden_dim": 6, "intermediate_dim": 5, "embed_dim": 7, "batch_size": 8}
 RUNS = ((7, False), (20, False), (13, False), (12, True))
 
 
