@@ -65,34 +65,28 @@ class Performance(NamedTuple):
     Attributes:
         label: in words.
         unit: printed after a number out of 100.
-        val, train: for each split, its key in ``metas`` and its label.
+        splits: split of the logs -> (its key in ``metas``, label on that split).
     """
 
     label: str
     unit: str
-    val: tuple[str, str]
-    train: tuple[str, str]
-
-    @property
-    def splits(self) -> dict[str, tuple[str, str]]:
-        """Split of the logs -> (its key in ``metas``, label on that split)."""
-        return {"val": self.val, "train": self.train}
+    splits: dict[str, tuple[str, str]]
 
 
 # Experiment -> kind -> performance.
 PERFORMANCES = {
     "classification": {
-        "acc": Performance(
-            "accuracy", "%", ("test_acc", "test accuracy"), ("train_acc", "training accuracy")
-        ),
+        "acc": Performance("accuracy", "%", {
+            "val": ("test_acc", "test accuracy"), "train": ("train_acc", "training accuracy"),
+        }),
     },
     "translation": {
-        "acc": Performance(
-            "token accuracy", "%", ("val_acc", "validation token accuracy"),
-            ("train_acc", "training token accuracy"),
-        ),
-        "bleu": Performance(
-            "BLEU", "", ("val_bleu", "BLEU"), ("train_bleu", "BLEU on training pairs")
-        ),
+        "acc": Performance("token accuracy", "%", {
+            "val": ("val_acc", "validation token accuracy"),
+            "train": ("train_acc", "training token accuracy"),
+        }),
+        "bleu": Performance("BLEU", "", {
+            "val": ("val_bleu", "BLEU"), "train": ("train_bleu", "BLEU on training pairs"),
+        }),
     },
 }  # fmt: skip

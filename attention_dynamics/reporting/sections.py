@@ -33,7 +33,7 @@ class Group(NamedTuple):
         source: the files that they come from, with the "note" of the record next to them.
         findings: what the results say, a sentence or two each.
         table: the main table.
-        details: all tables, the main one in full, or further tables.
+        details: further tables.
     """
 
     title: str
@@ -112,12 +112,9 @@ def _agreement_groups(path: Path, remark: str) -> list[Group]:
     groups = []
     for dataset in dict.fromkeys(key[0] for key in results):
         own = {key: result for key, result in results.items() if key[0] == dataset}
-        details = [table for kind in ("acc", "bleu") for table in select_tables(own, kind)]
+        table, *details = [*select_tables(own, "acc"), *select_tables(own, "bleu")]
         main = next((key for key in own if key[1:3] == (METRICS[0], "val")), None)
         findings = agreement_findings(main, own[main]) if main else []
-        left_out = re.compile(".*chosen|xi_(?!unif$)")
-        rows = [row for row in details[0].rows if not left_out.match(row["statistic"])]
-        table = Table(details[0].title, rows)
         groups.append(Group(dataset + remark, _source(path), findings, table, details))
     return groups
 

@@ -22,25 +22,16 @@ SHORTEST, LONGEST, LONGEST_OF_PAIR = 5, 60, 20
 
 
 def choose_examples(logs: Logs, split: str, num_examples: int, seed: int = 0) -> list[int]:
-    """At most ``num_examples`` examples of moderate length, drawn at random.
+    """At most ``num_examples`` examples, drawn at random; those of moderate length go first.
 
     Half of them have each label, if examples have one and there are enough; label 0 comes first.
-    If no example is of moderate length, those closest to it are returned.
-
-    Raises InputError if the split has no example.
     """
-    examples = np.array(logs.examples(split), dtype=np.int64)
-    if not len(examples):
-        raise InputError(f"the logs of {logs.dataset} hold no {split} example")
     is_pair = isinstance(logs.trg, Ragged)
     longest = LONGEST_OF_PAIR if is_pair else LONGEST
-    lengths = np.array([side.lengths[examples] for side in (logs.src, logs.trg)[: 1 + is_pair]])
+    shuffled = np.random.default_rng(seed).permutation(logs.examples(split))
+    lengths = np.array([side.lengths[shuffled] for side in (logs.src, logs.trg)[: 1 + is_pair]])
     distance = np.maximum(SHORTEST - lengths, lengths - longest).max(axis=0).clip(0)
-    if (distance == 0).any():
-        examples = examples[distance == 0]
-    else:
-        examples = examples[np.argsort(distance, kind="stable")[:num_examples]]
-    shuffled = np.random.default_rng(seed).permutation(examples)
+    shuffled = shuffled[np.argsort(distance, kind="stable")]
     if is_pair:
         return sorted(map(int, shuffled[:num_examples]))
     negative, positive = (shuffled[logs.trg[shuffled] == label] for label in (0, 1))
