@@ -97,13 +97,6 @@ def file_facts(path: str | os.PathLike) -> dict:
     return {"name": Path(path).resolve().name, "sha256": sha256(path)}
 
 
-def preparation_command(argv: list[str] | None) -> str:
-    """The command, without the directories of absolute paths, which are private."""
-    argv = map(str, sys.argv[1:] if argv is None else argv)
-    words = [re.sub(r"^(--\w+=)?/.*/", r"\1", word) for word in argv]
-    return shlex.join(["python", "prepare_data.py", *words])
-
-
 def download_revision(repository: str, revision: str | None, report: ReadReport) -> str:
     """The commit of a hub repository to download: ``revision``, or the newest, which is noted."""
     commit = hub.resolve_revision(repository, revision)
@@ -166,6 +159,9 @@ def summarize_preparation(
         note(one)
     for warning in warnings:
         print(f"WARNING: {warning}", file=sys.stderr)
-    about = {"dataset": args.dataset, "command": preparation_command(argv), "seed": args.seed}
+    # Without the directories of absolute paths, which are private.
+    words = [re.sub(r"^(--\w+=)?/.*/", r"\1", str(word)) for word in argv or sys.argv[1:]]
+    command = shlex.join(["python", "prepare_data.py", *words])
+    about = {"dataset": args.dataset, "command": command, "seed": args.seed}
     notices = {"notes": notes, "warnings": warnings}
     return {**about, **origin, "splits": splits, **totals, **notices}

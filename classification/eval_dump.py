@@ -24,9 +24,8 @@ from models import CONFIG_KEYS, AttentionClassifier, influence, projected_words
 from attention_dynamics.analysis.dumping import (
     KINDS,
     add_dump_options,
-    checkpoint_paths,
     dump_checkpoints,
-    log_entries,
+    log_checkpoints,
     sample_train,
 )
 from attention_dynamics.analysis.logs import Logs
@@ -72,12 +71,10 @@ def main(argv=None) -> None:
     device = setup_device(args.device, args.threads)
 
     config = read_config(args.config, CONFIG_KEYS)
-    entries = log_entries(args, config, with_grad=False)
     dataset = load_dataset(args.dataset)
-
-    paths = checkpoint_paths(
-        args, config, entries, dataset.checksum, "train_classifier.py",
-        lambda last: (last + 1, f"--steps {last + 1}"),
+    entries, paths = log_checkpoints(
+        args, config, dataset.checksum, False, "train_classifier.py",
+        lambda last: f"--steps {last + 1}",
     )  # fmt: skip
     settings = {
         "dataset": args.dataset,

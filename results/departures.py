@@ -25,7 +25,6 @@ import argparse
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -73,18 +72,6 @@ def parse_args(argv=None) -> argparse.Namespace:
     for path in filter(None, (args.out, args.published_beta)):
         check_writable(path)
     return args
-
-
-@contextlib.contextmanager
-def inside(path: Path) -> Iterator[None]:
-    """Within the block ``path`` is the working directory, and errors name it."""
-    try:
-        with contextlib.chdir(path):
-            yield
-    except (InputError, FileNotFoundError) as error:
-        raise InputError(f"{error} (in {path})") from None
-    except KeyError as error:
-        raise InputError(f"{path}: outputs without {error}; create them again") from None
 
 
 def facts(measured: AnalysisInputs, threads: int) -> dict:
@@ -168,14 +155,17 @@ def translation_effects(dataset: str, published_beta: Path, threads: int) -> dic
 def main(argv=None) -> None:
     args = parse_args(argv)
     measured = []
-    if args.classification:
-        with inside(args.classification):
-            for dataset in dict.fromkeys(args.datasets):
-                measured.append(classification_effects(dataset, args.threads))
-    if args.translation:
-        published_beta = args.published_beta.absolute()
-        with inside(args.translation):
-            measured.append(translation_effects(args.pairs, published_beta, args.threads))
+    try:
+        if args.classification:
+            with contextlib.chdir(args.classification):
+                for dataset in dict.fromkeys(args.datasets):
+                    measured.append(classification_effects(dataset, args.threads))
+        if args.translation:
+            published_beta = args.published_beta.absolute()
+            with contextlib.chdir(args.translation):
+                measured.append(translation_effects(args.pairs, published_beta, args.threads))
+    except KeyError as error:
+        raise InputError(f"outputs without {error}; create them again") from None
     for effects in measured:
         keep_results(args.out, {"measured": effects})
         print(json.dumps(effects, indent=2, ensure_ascii=False))

@@ -29,9 +29,8 @@ from scores import score_batch
 from attention_dynamics.analysis.dumping import (
     KINDS,
     add_dump_options,
-    checkpoint_paths,
     dump_checkpoints,
-    log_entries,
+    log_checkpoints,
     sample_train,
 )
 from attention_dynamics.analysis.logs import Logs
@@ -107,21 +106,16 @@ def main(argv=None) -> None:
 
     check_name(args.dataset)
     config = read_config(args.config, CONFIG_KEYS)
-    entries = log_entries(args, config, with_grad=True)
     dataset = load_dataset(args.dataset)
     if args.beam_size > dataset.vocab:
         raise InputError(
             f"--beam_size {args.beam_size} is more than the vocabulary has pieces, {dataset.vocab}"
         )
     per_epoch = -(-len(dataset.train) // config["batch_size"])
-
-    def length_of(last: int) -> tuple[int, str]:
-        epochs = last // per_epoch + 1
-        return epochs * per_epoch, f"--epochs {epochs}"
-
-    paths = checkpoint_paths(
-        args, config, entries, dataset.checksum, "train_translation.py", length_of
-    )
+    entries, paths = log_checkpoints(
+        args, config, dataset.checksum, True, "train_translation.py",
+        lambda last: f"--epochs {last // per_epoch + 1}",
+    )  # fmt: skip
     settings = {
         "dataset": args.dataset,
         "data": dataset.checksum,

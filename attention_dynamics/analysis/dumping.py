@@ -46,31 +46,24 @@ def sample_train(train: Sized, size: int) -> list[int]:
     return sorted(random.Random(1).sample(range(len(train)), min(size, len(train))))
 
 
-def log_entries(args: argparse.Namespace, config: dict, with_grad: bool) -> list[dict]:
-    """The entries of the log config, which ``--make_log_config`` writes first.
+def log_checkpoints(
+    args: argparse.Namespace,
+    config: dict,
+    checksum: str,
+    with_grad: bool,
+    script: str,
+    length_of: Callable[[int], str],
+) -> tuple[list[dict], list[Path]]:
+    """The entries of the log config, which ``--make_log_config`` writes first; their checkpoints.
 
-    ``with_grad`` is whether a new log config asks for Δ of the gold run (translation).
+    ``with_grad`` is whether a new log config asks for Δ of the gold run (translation);
+    ``length_of`` returns the option of the training ``script`` for a run with a given last
+    iteration. Raises InputError if a run was trained on data with another ``checksum``, or if
+    checkpoints are missing, with the command that makes them.
     """
     if args.make_log_config:
         make_log_config(args.dataset, config, with_grad, args.overwrite)
-    return read_log_config(log_config_path(args.dataset))
-
-
-def checkpoint_paths(
-    args: argparse.Namespace,
-    config: dict,
-    entries: list[dict],
-    checksum: str,
-    script: str,
-    length_of: Callable[[int], tuple[int, str]],
-) -> list[Path]:
-    """The checkpoint of each entry of the log config.
-
-    ``length_of`` returns, for the last iteration of a run, its number of updates and the option of
-    the training ``script`` that asks for them. Raises InputError if a run was trained on data with
-    another ``checksum``, or if checkpoints are missing, with the command that makes each run with
-    these only.
-    """
+    entries = read_log_config(log_config_path(args.dataset))
     number, lacking = 0, []
     for name in dict.fromkeys(entry["name"] for entry in entries):
         of_run = [entry for entry in entries if entry["name"] == name]
@@ -79,11 +72,11 @@ def checkpoint_paths(
         check_trained_on(folder, checksum)
         iterations = [entry["iteration"] for entry in of_run]
         if missing := [str(t) for t in iterations if not checkpoint_path(folder, t).exists()]:
-            steps, length = length_of(max(iterations))
+            last = max(iterations)
             number += len(missing)
             lacking.append(
                 f"{folder}/{{model{','.join(missing)}}}. Make them with: python {script} "
-                f"--dataset {args.dataset} --seed {seed} {length} --save_every {steps} "
+                f"--dataset {args.dataset} --seed {seed} {length_of(last)} --save_every {last + 1} "
                 f"--custom_saves {','.join(map(str, iterations))}"
                 + (" --uniform" if uniform else "")
                 + (f" --config {args.config}" if args.config != DEFAULT_CONFIG else "")
@@ -97,7 +90,8 @@ def checkpoint_paths(
             f"--overwrite): {lacking[0]}{more if len(lacking) > 1 else ''}"
         )
     folders = (run_folder(args.dataset, config, e["seed"], e["uniform"]) for e in entries)
-    return [checkpoint_path(f, e["iteration"]) for f, e in zip(folders, entries, strict=True)]
+    paths = [checkpoint_path(f, e["iteration"]) for f, e in zip(folders, entries, strict=True)]
+    return entries, paths
 
 
 def dump_checkpoints(

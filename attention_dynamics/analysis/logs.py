@@ -158,22 +158,23 @@ def load_logs(path: str | os.PathLike) -> Logs:
             keys = ("splits", "index", "metas", "arrays")
             logs = Logs(content["dataset"], src, trg, *(content[key] for key in keys))
         logs.metas = {key: float(value) for key, value in logs.metas.items()}
-        _check(logs)
+        check_logs(logs)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise InputError(f"logs {path} are corrupt: {type(error).__name__} {error}") from None
     return logs
 
 
-def _check(logs: Logs) -> None:
+def check_logs(logs: Logs) -> None:
+    """Raise ValueError, which says why, if the parts of the logs do not fit each other."""
     sizes = [logs.splits[split] for split in ("val", "train")]
     if min(sizes) < 0 or not len(logs.src) == len(logs.trg) == len(logs.index) == sum(sizes):
-        raise ValueError("the numbers of examples differ between fields")
+        raise ValueError("the numbers of examples in src, trg, index and splits differ")
     texts = (logs.src, logs.trg) if isinstance(logs.trg, Ragged) else (logs.src,)
+    if min(text.lengths.min() for text in texts) < 1:
+        raise ValueError("an example has no tokens")
     for array in (logs.index, *(part for text in texts for part in (text.values, text.offsets))):
         if array.ndim != 1 or array.dtype.kind != "i" or array.min(initial=0) < 0:
             raise ValueError("index, token ids and offsets must be non-negative integers")
-    if min(text.lengths.min() for text in texts) < 1:
-        raise ValueError("an example has no tokens")
     for key in (*logs.metas, *logs.arrays):
         if [*map(type, key)] != [str, int, str] or key[1] < 0:
             raise ValueError(f"{key!r} is not (name, iteration, kind)")

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from attention_dynamics.analysis.logs import Logs, save_logs, wrong_sum
+from attention_dynamics.analysis.logs import Logs, check_logs, save_logs, wrong_sum
 from attention_dynamics.analysis.ragged import Ragged
 from attention_dynamics.cli import InputError
 from attention_dynamics.runs.paths import check_name, logs_path
 
-Scores = np.ndarray | Sequence[np.ndarray]
+Scores = Sequence[np.ndarray]
 
 
 def create_logs(
@@ -43,19 +43,16 @@ def create_logs(
     Raises InputError when the numbers of examples do not fit or an example is empty.
     """
     check_name(dataset)
-    if len(src) != len(trg) or not 0 < num_val <= len(src):
-        raise InputError(
-            f"logs of {dataset}: {len(src)} sources, {len(trg)} targets and num_val = {num_val} do "
-            "not fit (expected as many targets as sources, and 1 <= num_val <= that number)"
-        )
-    for number, ids in enumerate(src):
-        if len(ids) == 0:
-            raise InputError(f"logs of {dataset}: example {number} has no source tokens")
     splits = {"val": num_val, "train": len(src) - num_val}
-    if index is None:
-        index = np.concatenate([np.arange(size) for size in splits.values()])
-    targets = np.asarray(trg) if np.ndim(trg[0]) == 0 else Ragged.from_rows(list(trg))
-    return Logs(dataset, Ragged.from_rows(list(src)), targets, splits, np.asarray(index))
+    try:
+        if index is None:
+            index = np.concatenate([np.arange(size) for size in splits.values()])
+        targets = np.asarray(trg) if np.ndim(trg[0]) == 0 else Ragged.from_rows(list(trg))
+        logs = Logs(dataset, Ragged.from_rows(list(src)), targets, splits, np.asarray(index))
+        check_logs(logs)
+    except (IndexError, ValueError) as error:
+        raise InputError(f"logs of {dataset}: {error}") from None
+    return logs
 
 
 def add_checkpoint(
@@ -73,9 +70,8 @@ def add_checkpoint(
         logs: of :func:`create_logs`.
         run: normal_A (the gold run), normal_B, ... (compared with it) or uniform (gives β^uf).
         iteration: number of updates before the checkpoint.
-        alpha, beta, grad: one array per example, (src_len,) or (trg_len - 1, src_len); or all of
-            them one after another in one array. Each row of alpha sums to 1; grad (Δ) may be left
-            out.
+        alpha, beta, grad: one array per example, (src_len,) or (trg_len - 1, src_len). Each row of
+            alpha sums to 1; grad (Δ) may be left out.
         performances: test_acc and train_acc for labels; val_acc and train_acc (and val_bleu,
             train_bleu) in percent for targets.
 
@@ -122,22 +118,17 @@ def save(logs: Logs) -> Path:
 
 def _flat(logs: Logs, scores: Scores, what: str) -> np.ndarray:
     """``(scores,)`` float32, checked against the examples of the logs."""
-    if not (isinstance(scores, np.ndarray) and scores.ndim == 1 and scores.dtype.kind == "f"):
-        shapes = [(int(n),) for n in logs.src.lengths]
-        if isinstance(logs.trg, Ragged):
-            shapes = [(int(n) - 1, *s) for n, s in zip(logs.trg.lengths, shapes, strict=True)]
-        if len(scores) != len(shapes):
+    shapes = [(n,) for n in logs.src.lengths.tolist()]
+    if isinstance(logs.trg, Ragged):
+        shapes = [(n - 1, *s) for n, s in zip(logs.trg.lengths.tolist(), shapes, strict=True)]
+    if len(scores) != len(shapes):
+        raise InputError(f"{what} has {len(scores)} arrays (expected {len(shapes)}, as examples)")
+    for number, (values, shape) in enumerate(zip(scores, shapes, strict=True)):
+        if np.shape(values) != shape:
             raise InputError(
-                f"{what} has {len(scores)} arrays (expected {len(shapes)}, as examples)"
+                f"{what} of example {number} has shape {np.shape(values)} (expected {shape})"
             )
-        for number, (values, shape) in enumerate(zip(scores, shapes, strict=True)):
-            if np.shape(values) != shape:
-                raise InputError(
-                    f"{what} of example {number} has shape {np.shape(values)} (expected {shape})"
-                )
-        scores = np.concatenate([np.ravel(values) for values in scores])
-    if len(scores) != logs.num_scores:
-        raise InputError(f"{what} has {len(scores)} values (expected {logs.num_scores})")
-    if not np.isfinite(scores).all():
+    flat = np.concatenate([np.ravel(values) for values in scores])
+    if not np.isfinite(flat).all():
         raise InputError(f"{what} holds NaN or infinite values")
-    return scores.astype(np.float32)
+    return flat.astype(np.float32)

@@ -147,16 +147,17 @@ def level_rows(results: dict, perf_label: str, authors: bool = False) -> list[di
         for name in names:
             statistics[f"agr_{name}, gold chosen on the other split"] = f"heldout_agr_{name}"
         statistics["gold iteration, chosen on the other split"] = "heldout_gold_iteration"
-    columns = {"statistic": [*statistics]}
+    rows = [{"statistic": label} for label in statistics]
     for key, result in results.items():
         heldout = {f"heldout_{name}": value for name, value in result.get("heldout", {}).items()}
-        column, numbers = f"{key[0]} {key[2]}", {**result, **heldout}
-        columns[column] = [level_cell(numbers, name) for name in statistics.values()]
-        if authors and (theirs := authors_numbers(key)):
-            columns[f"{column}, authors' run"] = [
-                format_performance(result, theirs.get(name), name) for name in statistics.values()
-            ]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        theirs = authors_numbers(key) if authors else {}
+        for row, name in zip(rows, statistics.values(), strict=True):
+            column = f"{key[0]} {key[2]}"
+            row[column] = level_cell({**result, **heldout}, name)
+            if theirs:
+                value = format_performance(result, theirs.get(name), name)
+                row[f"{column}, authors' run"] = value
+    return rows
 
 
 def level_cell(result: dict, statistic: str) -> object:
@@ -181,25 +182,23 @@ def curve_rows(result: dict, perf_label: str, authors: dict[int, float] | None =
         perf_label: what the performance measures.
         authors: iteration -> the authors' agreement; iterations of theirs alone are rows too.
     """
-    iterations, authors = result["iterations"], authors or {}
+    authors, place = authors or {}, {t: number for number, t in enumerate(result["iterations"])}
     spread = any(np.any(result.get(f"{key}_std", 0)) for key in ("alpha_corrs", "alpha_perfs"))
 
-    def means(key: str) -> dict[int, str]:
-        stds = (
-            [f" ± {std:.3f}" for std in result[f"{key}_std"]] if spread else [""] * len(iterations)
-        )
-        cells = zip(iterations, result[key], stds, strict=True)
-        return {t: f"{mean:.3f}{std}" for t, mean, std in cells if not math.isnan(mean)}
+    def at(t: int, key: str) -> object:
+        return result[key][place[t]] if t in place and key in result else None
 
-    corrs, perfs = means("alpha_corrs"), means("alpha_perfs")
-    intervals = dict(zip(iterations, result.get("alpha_corrs_interval", ()), strict=False))
+    def cell(t: int, key: str) -> str:
+        std = f" ± {at(t, f'{key}_std'):.3f}" if spread and t in place else ""
+        return None if (text := format_cell(at(t, key))) == "-" else f"{text}{std}"
+
     rows = []
-    for t in sorted({*iterations, *authors}):
-        row = {"iteration": t, "agreement of α": corrs.get(t)}
+    for t in sorted({*place, *authors}):
+        row = {"iteration": t, "agreement of α": cell(t, "alpha_corrs")}
         if authors:
             row["authors' run"] = authors.get(t)
-        row |= {"95% interval": format_interval(intervals.get(t)), perf_label: perfs.get(t)}
-        rows.append(row)
+        row["95% interval"] = format_interval(at(t, "alpha_corrs_interval"))
+        rows.append({**row, perf_label: cell(t, "alpha_perfs")})
     return rows
 
 

@@ -54,8 +54,7 @@ def read_log_config(path: str | os.PathLike) -> list[dict]:
     entries = read_json(path, "log config")
     if not isinstance(entries, list) or not entries:
         raise InputError(f"log config {path} must be a list of checkpoints, with one at least")
-    runs: dict[str, tuple] = {}
-    checkpoints = set()
+    runs: dict[str, dict] = {}
     for number, entry in enumerate(entries):
         where = f"log config {path}: entry {number}"
         if not isinstance(entry, dict):
@@ -66,13 +65,9 @@ def read_log_config(path: str | os.PathLike) -> list[dict]:
             if type(value) is not kind or (kind is int and value < 0):
                 expected = "a non-negative int" if kind is int else kind.__name__
                 raise InputError(f"{where}: {key} must be {expected}, not {value!r}")
-        name, iteration = entry["name"], entry["iteration"]
-        run = {key: entry[key] for key in ("seed", "uniform")}
+        name, run = entry["name"], {key: entry[key] for key in ("seed", "uniform")}
         if (earlier := runs.setdefault(name, run)) != run:
             raise InputError(f"{where}: {name} has {run}, but {earlier} in an earlier entry")
-        if (name, iteration) in checkpoints:
-            raise InputError(f"{where} lists {name} iteration {iteration} twice")
-        checkpoints.add((name, iteration))
     return entries
 
 
@@ -85,13 +80,12 @@ def absent_data_error(
     prepare_data.py makes with --source. Any other is made with its options ``own``.
     """
     there = sorted(there)
-    near = {name.lower(): name for name in [*there, *public]}
-    meant = [near[name] for name in difflib.get_close_matches(dataset.lower(), near, n=1)]
+    meant = difflib.get_close_matches(dataset, {*there, *public} - {dataset}, n=1)
     way = {"toy": "", **dict.fromkeys(public, " --source PATH")}.get(dataset, f" {own}")
     return InputError(
         f"no dataset {dataset}: {path} does not exist; data/ holds "
         f"{', '.join(there) or 'no dataset yet'}; "
-        + "".join(f"did you mean {name}?; " for name in meant if name != dataset)
+        + "".join(f"did you mean {name}?; " for name in meant)
         + f"make it with: python prepare_data.py --dataset {dataset}{way} (see its --help)"
     )
 

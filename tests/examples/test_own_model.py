@@ -47,7 +47,6 @@ def test_add_checkpoint_accepts_target_matrices():
         ({"beta": [BETA[0][:2], *BETA[1:]]}, r"beta of example 0 has shape \(2,\)"),
         ({"beta": BETA[:2]}, "has 2 arrays"),
         ({"beta": [*BETA[:2], np.array([0.1, np.nan])]}, "holds NaN"),
-        ({"grad": np.zeros(4, np.float32)}, "has 4 values"),
         ({"test_acc": float("nan")}, "test_acc is nan"),
         ({"iteration": 0}, "was added before"),
     ],
@@ -59,9 +58,9 @@ def test_add_checkpoint_rejects_scores_that_do_not_fit(change, message):
 
 
 def test_create_logs_rejects_sizes_that_do_not_fit():
-    with pytest.raises(InputError, match="3 sources, 2 targets"):
+    with pytest.raises(InputError, match="the numbers of examples in src, trg"):
         create_logs("mine", SRC, [1, 0], num_val=1)
-    with pytest.raises(InputError, match="example 1 has no source tokens"):
+    with pytest.raises(InputError, match="an example has no tokens"):
         create_logs("mine", [[1], []], [1, 0], num_val=1)
 
 
@@ -84,7 +83,10 @@ def test_lstm_logs_are_the_same_bytes(golden_classification, classification):
     entries = json.loads((golden_classification / "configs" / "Furd_log.json").read_text())
     for entry in entries:
         at = entry["name"], entry["iteration"]
-        scores = {kind: dumped.arrays[*at, kind] for kind in ("alpha", "beta", "grad")}
+        scores = {
+            kind: np.split(dumped.arrays[*at, kind], dumped.src.offsets[1:-1])
+            for kind in ("alpha", "beta", "grad")
+        }
         accuracies = {name: dumped.metas[*at, name] for name in ("test_acc", "train_acc")}
         add_checkpoint(logs, *at, **scores, **accuracies)
     assert save(logs).read_bytes() == written

@@ -69,7 +69,6 @@ ENTRY = {"name": "normal_A", "iteration": 0, "seed": 20, "uniform": False}
         ([ENTRY, {**ENTRY, "iteration": "5"}], "entry 1: iteration must be a non-negative int"),
         ([{"name": "normal_A"}], "entry 0: iteration must be .*, not None"),
         ([3], "entry 0 must be an object"),
-        ([ENTRY, ENTRY], "normal_A iteration 0 twice"),
         ([ENTRY, {**ENTRY, "iteration": 5, "seed": 13}], "13.*, but .*20.* in an"),
     ],
 )

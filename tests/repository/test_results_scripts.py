@@ -132,7 +132,7 @@ def test_departures_names_missing_outputs_and_options(golden_translation, benchm
         "results/departures.py", "--classification", ".", "--out", "found.json",
         cwd=golden_translation,
     )  # fmt: skip
-    assert_refused(process, "outputs/Furd_logs.pkl does not exist", "(in .)")
+    assert_refused(process, "outputs/Furd_logs.pkl does not exist")
     (golden_translation / "golden").rename("outputs")
     (golden_translation / PX).unlink()
     options = ["--translation", ".", "--pairs", PAIRS, "--out", "found.json"]
