@@ -62,12 +62,10 @@ def flat_scores(scores, kind: str) -> np.ndarray:
 
 
 side = st.integers(0, 15)
+pairs_given = st.lists(st.tuples(side, side), min_size=1, max_size=6)
 
 
 # --- training ---
-
-
-pairs_given = st.lists(st.tuples(side, side), min_size=1, max_size=6)
 
 
 @settings(max_examples=25, deadline=None)
@@ -96,20 +94,6 @@ def test_loss_and_gradients_equal_the_reference(
         )
 
 
-@pytest.mark.parametrize("uniform", [False, True])
-def test_one_step_moves_what_should_train(translation, uniform):
-    torch.manual_seed(0)
-    model = our_model(translation, uniform)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    batch = whole_batch(translation, random_pairs(LENGTHS))
-    optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    F.cross_entropy(model(batch), batch.targets).backward()
-    optimizer.step()
-    for name, value in model.state_dict().items():
-        frozen = uniform and name.startswith("attn_lin")
-        assert torch.equal(value, before[name]) == frozen, name
-
-
 def test_dropout_acts_in_training_only_and_only_between_layers(translation, plain_translation):
     batch = whole_batch(translation, random_pairs(LENGTHS))
     _, model = both_models(translation, plain_translation, dropout=0.5)
@@ -129,32 +113,6 @@ def test_evaluation_leaves_the_mode_of_the_model_alone(translation):
         assert model.training == training
         assert translation.evaluation.token_scores(model, pairs, CPU) == first  # no dropout
         assert translation.decoding.beam_search(model, pairs.src, CPU, max_len=9) == found
-
-
-# --- attention ---
-
-
-@settings(max_examples=25, deadline=None)
-@given(pairs_given, st.integers(0, 1000), st.booleans())
-def test_the_fused_attention_equals_alpha_times_the_states(
-    translation, plain_translation, lengths, seed, uniform
-):
-    _, model = both_models(translation, plain_translation, uniform, seed=seed)
-    batch = whole_batch(translation, random_pairs(lengths, seed))
-    with torch.no_grad():
-        states, initial = model.encode(batch.src, batch.src_lengths)
-        decoded = model.decode(batch.inputs, batch.trg_lengths, initial)
-        fused = model.contexts(decoded, states, batch.src_lengths, batch.trg_lengths)
-        alpha = model.alpha(decoded, states, batch.src_lengths, batch.trg_lengths)
-    models = translation.models
-    explicit = models.flat(alpha @ models.padded(states, batch.src_lengths), batch.trg_lengths)
-    torch.testing.assert_close(fused, explicit, rtol=1e-5, atol=2e-6)
-    torch.testing.assert_close(alpha.sum(dim=2), torch.ones(alpha.shape[:2]), rtol=0, atol=1e-6)
-    for row, length in zip(alpha, batch.src_lengths, strict=True):
-        assert not row[:, length:].any()
-        if uniform:
-            wanted = torch.full_like(row[:, :length], 1 / length)
-            torch.testing.assert_close(row[:, :length], wanted, rtol=1e-6, atol=0)
 
 
 # --- α, β, Δ and the measures ---
@@ -215,23 +173,6 @@ def test_predictions_with_small_and_huge_logits(translation, plain_translation, 
     torch.testing.assert_close(found.slope, slope, rtol=1e-5, atol=1e-5 * scale)
 
 
-@pytest.mark.parametrize("uniform", [False, True])
-def test_neither_padding_nor_order_changes_a_score(translation, plain_translation, uniform):
-    """Each pair alone gives what it gives among others, wherever it is among them."""
-    pairs = random_pairs(LENGTHS)
-    _, model = both_models(translation, plain_translation, uniform)
-
-    def dumped(some: list) -> dict[str, np.ndarray]:
-        return translation.eval_dump.dump(model, as_pairs(translation, some), CPU, 16)[0]
-
-    alone = [dumped([pair]) for pair in pairs]
-    for order in ([0, 1, 2, 3, 4], [3, 0, 4, 2, 1]):
-        for kind, values in dumped([pairs[place] for place in order]).items():
-            expected = np.concatenate([alone[place][kind] for place in order])
-            # Sums of another length round differently.
-            np.testing.assert_allclose(values, expected, rtol=1e-5, atol=2e-6)
-
-
 # --- translating ---
 
 
@@ -269,16 +210,6 @@ def test_beam_search_equals_the_reference(translation, plain_translation, unifor
         backwards = src.take(range(len(sentences))[::-1])
         found = translation.decoding.beam_search(ours, backwards, CPU, beam_size, max_len)
         assert found == wanted[::-1]
-
-
-def test_a_translation_has_at_most_100_pieces_with_its_start(translation):
-    """A model that never ends: the limit counts <s>, as in the published code."""
-    torch.manual_seed(0)
-    model = our_model(translation)
-    with torch.no_grad():
-        model.hidden2vocab.bias[2] = -100
-    found = translation.decoding.beam_search(model, Ragged.from_rows([[1, 5, 2], [1, 2]]), CPU)
-    assert [len(pieces) for pieces in found] == [99, 99]
 
 
 # --- the baselines ---
