@@ -24,15 +24,10 @@ from attention_dynamics.cli import InputError
 TOLERANCE = 1e-5  # float32, another order of sums
 LENGTH, LAYERS, HEADS = 14, 2, 4
 SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": LAYERS,
-    "num_attention_heads": HEADS,
-    "intermediate_size": 48,
-    "vocab_size": 60,
-    "max_position_embeddings": 40,
+    "hidden_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+    "intermediate_size": 48, "vocab_size": 60, "max_position_embeddings": 40, "num_labels": 3,
     "initializer_range": 0.3,  # attention far from uniform
-    "num_labels": 3,
-}
+}  # fmt: skip
 RELATIVE = {"relative_attention": True, "position_biased_input": False, "type_vocab_size": 0}
 CONFIGS = {
     "bert": BertConfig(**SIZES),
@@ -245,19 +240,6 @@ def test_constant_and_mixed_heads_match_the_reference(papa, plain, family, stati
     rows = batch["attention_mask"].bool()
     for actual, same in zip(model.states(**batch), expected, strict=True):
         close(actual[rows], same[rows])
-
-
-@pytest.mark.parametrize("family", CONFIGS)
-@torch.no_grad()
-def test_examples_are_independent_of_batch_and_padding(papa, family):
-    stock, batch, constants = stock_encoder(family), some_batch(family), some_constants()
-    model = make_model(papa, family, stock, constants, static=SOME)
-    together = model.states(**batch)
-    for number, valid in enumerate(batch["attention_mask"]):
-        places = valid.nonzero()[:, 0]
-        ids = batch["input_ids"][number : number + 1, places]
-        for alone, all_of_them in zip(model.states(ids, positions=places), together, strict=True):
-            close(alone[0], all_of_them[number, places])
 
 
 def test_constants_are_masked_and_normalized_as_computed_by_hand(papa, plain):

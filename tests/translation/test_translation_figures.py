@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import GOLDEN, assert_refused, run_script
+from conftest import GOLDEN, run_script
 from pages import check_self_contained, check_texts_apart, dom_of, numbers_of, texts_of
 
 from attention_dynamics.analysis.logs import Logs
@@ -223,7 +223,3 @@ def test_plot_dynamics_reads_published_logs(tmp_path):
     rows = [re.findall(r'class="cell[^"]*"', row) for row in first.split("<tr>")[2:]]
     trues = [[place for place, cell in enumerate(row) if " true" in cell] for row in rows]
     assert trues == [[1], [1], *([] for _ in trues[2:])]
-    done = run_script(
-        "translation/plot_dynamics.py", "--dataset", dataset, "--examples", 99, cwd=tmp_path
-    )
-    assert_refused(done, "no example 99")
