@@ -46,7 +46,6 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 def update_pages(only_check: bool) -> None:
     """Write the generated blocks of all pages; with ``only_check``, RunError if one differs."""
-    check_root()
     texts = {page: update_blocks(page) for page in pages() if page.exists()}
     changed = [page for page, text in texts.items() if text != page.read_text(encoding="utf-8")]
     if changed and only_check:
@@ -61,6 +60,7 @@ def update_pages(only_check: bool) -> None:
 
 def main(argv=None) -> None:
     args = parse_args(argv)
+    check_root()
     if args.markdown or args.check:
         update_pages(args.check)
         return

@@ -61,7 +61,7 @@ def update_blocks(page: Path) -> str:
 
 
 def _markdown(selected: list[tables.Table]) -> str:
-    return "\n\n".join(tables.titled(*table, "markdown") for table in selected)
+    return "\n\n".join(tables.titled(*table, "markdown") for table in selected if table.rows)
 
 
 def findings(experiment: str) -> str:
@@ -111,17 +111,14 @@ def datasets(experiment: str) -> str:
 def copying(file: str) -> str:
     """How many seeds or combinations of heads learn to copy, and Fisher's exact test of pairs."""
     rows = sections.read_copying_rows(Path(file))
-    return _markdown([sections.success_table(rows)[0], *sections.fisher_tables(rows)])
+    return _markdown([sections.success_table(rows)[0], sections.fisher_table(rows)])
 
 
 def heads(file: str) -> str:
     """How many of the heads that multihead.py tried are good and bad; those with several orders."""
     results = read_json(Path(file), "results")["results"]
-    selected = [
-        tables.Table("Heads tried", results["heads"]),
-        tables.Table("Heads tried with several orders of the data", results["orders"]),
-    ]
-    return _markdown([table for table in selected if table.rows])
+    orders = tables.Table("Heads tried with several orders of the data", results["orders"])
+    return _markdown([tables.Table("Heads tried", results["heads"]), orders])
 
 
 def papa(file: str) -> str:

@@ -76,7 +76,8 @@ def read_experiment(experiment: str, problems: dict[Path, str]) -> list[Group]:
         rows = [*itertools.chain(*by_path.values())]
         table, findings = success_table(rows)
         source = f"from {', '.join(by_path)}"
-        groups.append(Group(title, source, findings, table, fisher_tables(rows)))
+        details = [fisher] if (fisher := fisher_table(rows)).rows else []
+        groups.append(Group(title, source, findings, table, details))
     return groups
 
 
@@ -197,7 +198,7 @@ def _setting_and_key(row: dict) -> tuple[str, str]:
     return f"40 of {vocab[1]}" if vocab else row["setting"], key
 
 
-def fisher_tables(rows: list[dict]) -> list[Table]:
+def fisher_table(rows: list[dict]) -> Table:
     """Fisher's exact test of each pair of settings in the rows of :func:`success_table`."""
     counts = {}
     for row in rows:
@@ -210,7 +211,7 @@ def fisher_tables(rows: list[dict]) -> list[Table]:
         }
         for first, second in itertools.combinations(counts, 2)
     ]
-    return [Table("Are the differences beyond chance?", pairs)] if pairs else []
+    return Table("Are the differences beyond chance?", pairs)
 
 
 # --- PAPA ---
