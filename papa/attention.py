@@ -1,4 +1,4 @@
-"""The attention of one layer: dynamic, constant, mixed or recorded heads (PAPA, Section 3).
+"""What a head computes instead of its attention: constant, mixed, recorded (PAPA, Section 3).
 
 A head's attention is one of
 

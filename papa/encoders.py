@@ -1,4 +1,4 @@
-"""Pretrained encoders: reading them by name, and replacing the attention of their layers.
+"""Encoders: opening them by name, and putting the heads of attention.py into their layers.
 
 BERT, RoBERTa, XLM-R, ELECTRA and DistilBERT look their attention up in the registry of the
 transformers library; DeBERTa (v1) gets a layer of its own.

@@ -1,4 +1,4 @@
-"""Pretrained encoders with constant or mixed heads, and the heads of the tasks."""
+"""The model that is trained: an encoder with constant or mixed heads, and a classifier on it."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Beam search and BLEU (docs/method.md, section 3.3)."""
+"""Beam search, its default width, and BLEU (docs/method.md, section 3.3)."""
 
 import sys
 

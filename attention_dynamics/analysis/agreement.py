@@ -1,4 +1,4 @@
-"""Agreement A(a, b) between all rows of two ragged arrays (docs/method.md, section 1.2).
+"""The metrics of agreement, top 5% match and Kendall's tau (docs/method.md, section 1.2).
 
 Metrics, per row of length n:
 

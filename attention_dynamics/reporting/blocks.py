@@ -1,4 +1,4 @@
-"""Generated blocks of Markdown pages: tables and findings that come from files.
+"""The generated blocks of README.md, CONTRIBUTING.md, docs/ and results/: a function for each.
 
 A block stands between two markers, the first of which names its generator and its arguments::
 

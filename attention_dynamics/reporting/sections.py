@@ -1,4 +1,4 @@
-"""What the result files of each experiment say: findings in sentences, and tables.
+"""The findings (sentences) and the rows of the tables of each experiment, from its result files.
 
 The report (report.py) and the generated blocks of the Markdown pages (blocks.py) share them.
 """

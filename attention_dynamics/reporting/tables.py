@@ -1,4 +1,4 @@
-"""Tables of results as text, Markdown, LaTeX, CSV and JSON, and how numbers are written in them."""
+"""How tables and numbers are written (digits, intervals), and the tables of agreement."""
 
 import csv
 import io

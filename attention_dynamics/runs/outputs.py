@@ -1,4 +1,4 @@
-"""Outputs of scripts: records, up-to-date checks, partial results and resume states."""
+"""``output(...)``, within which a script makes its output: up to date?, record, partial results."""
 
 import contextlib
 import hashlib

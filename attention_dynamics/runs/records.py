@@ -1,4 +1,4 @@
-"""Records of runs (unfinished.json, then run.json), their provenance, and locks."""
+"""Records of training runs (unfinished.json, then run.json), provenance, and locks."""
 
 import contextlib
 import datetime

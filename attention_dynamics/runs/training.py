@@ -1,4 +1,4 @@
-"""Training that can be interrupted at any time and resumes to the same bytes.
+"""Interrupted training resumes to the same bytes: when a state is saved, and what is in it.
 
 The resume state holds the model, the optimizer, the number of updates and the RNG state. The order
 of the data is a function of seed and step, so it is drawn again.
