@@ -8,10 +8,35 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from conftest import ROOT
+from conftest import ROOT, SMALL_MODEL
+
+from attention_dynamics.storage.files import write_json
 
 FOLDERS = ("classification", "translation", "SequenceCopying", "papa")
 MADE = ("data", "models", "outputs", "results", "figures", "logs", "multihead_runs", "__pycache__")
+# Model configs that train in a blink.
+SIZES = {
+    "classification": SMALL_MODEL,
+    "translation": {"hidden_dim": 8, "dropout": 0.3, "num_layers": 1, "batch_size": 8},
+}
+# Stands in for Python: Snakemake makes a dry run.
+DRY_RUN = f"""#!/usr/bin/env bash
+[[ $1 != -m ]] || set -- -m snakemake -n -p "${{@:3}}"
+exec {sys.executable} "$@"
+"""
+
+
+def write_program(path: Path, text: str) -> Path:
+    """Write an executable file."""
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def make_models_small(root: Path) -> None:
+    """Give the copy ``root`` of the repository small model configs."""
+    for folder, sizes in SIZES.items():
+        write_json(root / folder / "configs/model.json", sizes)
 
 
 def copy_repository(root: Path) -> Path:
@@ -61,6 +86,6 @@ def job_counts(printed: str) -> Counter[str]:
 
 
 def commands(printed: str) -> list[str]:
-    """The commands that a dry run prints, from the name of the script on, spaces normalised."""
+    """The commands that a dry run prints, from the name of the script on, spaces normalized."""
     found = re.findall(rf"Shell command: .* {re.escape(sys.executable)} (.*)", printed)
     return [" ".join(command.split()) for command in found]

@@ -9,13 +9,8 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, assert_refused, run_script
-from grid import MADE, commands, copy_repository, environment
+from grid import DRY_RUN, MADE, commands, copy_repository, environment, write_program
 
-# Stands in for Python: Snakemake makes a dry run.
-DRY_RUN = f"""#!/usr/bin/env bash
-[[ $1 != -m ]] || set -- -m snakemake -n -p "${{@:3}}"
-exec {sys.executable} "$@"
-"""
 CONFIG = "--config configs/model.json"
 
 
@@ -23,8 +18,7 @@ CONFIG = "--config configs/model.json"
 def root(tmp_path_factory) -> Path:
     """The repository without data, and an interpreter for dry runs."""
     root = copy_repository(tmp_path_factory.mktemp("batch"))
-    (root / "python").write_text(DRY_RUN)
-    (root / "python").chmod(0o755)
+    write_program(root / "python", DRY_RUN)
     return root
 
 
@@ -67,20 +61,16 @@ def test_train_runs_of_chosen_datasets(root):
 
 
 @pytest.mark.parametrize(
-    ("script", "expected"),
+    ("batch", "script", "options"),
     [
-        ("dump_logs.sh", f"eval_dump.py --dataset SMS {CONFIG} --overwrite --threads 1"),
-        (
-            "embedding_runs.sh",
-            "embedding_beta.py --dataset SMS --epochs 60 --lr 1.5e-4 --overwrite --threads 1",
-        ),
-        ("logistic_runs.sh", "logistic_beta.py --dataset SMS --overwrite"),
+        ("dump_logs", "eval_dump", f"{CONFIG} --overwrite --threads 1"),
+        ("embedding_runs", "embedding_beta", "--epochs 60 --lr 1.5e-4 --overwrite --threads 1"),
+        ("logistic_runs", "logistic_beta", "--overwrite"),
     ],
 )
-def test_options_are_passed_to_the_scripts_of_the_batch_file(root, script, expected):
-    of = expected.split()[0]
-    args = (f"classification/{script}", "--overwrite")
-    assert calls(root, *args, of=of, DATASETS="SMS") == [expected]
+def test_options_are_passed_to_the_scripts_of_the_batch_file(root, batch, script, options):
+    made = calls(root, f"classification/{batch}.sh", "--overwrite", of=script, DATASETS="SMS")
+    assert made == [f"{script}.py --dataset SMS {options}"]
 
 
 def test_dump_logs_of_translation_makes_the_baselines_too(root):
@@ -161,13 +151,10 @@ def test_help_prints_the_comment_of_the_batch_file(root, script):
 
 
 def test_missing_packages_are_named_in_one_line(root):
-    bare = root / "bare"
-    bare.write_text(f'#!/usr/bin/env bash\nexec {sys.executable} -I -S "$@"\n')
-    bare.chmod(0o755)
+    program = f'#!/usr/bin/env bash\nexec {sys.executable} -I -S "$@"\n'
+    bare = write_program(root / "bare", program)
     process = run(root, "classification/train_runs.sh", PYTHON=str(bare))
-    assert process.returncode == 2
-    assert process.stderr.count("\n") == 1
-    assert f"error: {bare} lacks packages; activate the environment" in process.stderr
+    assert_refused(process, f"error: {bare} lacks packages; activate the environment")
 
 
 @pytest.mark.parametrize("script", ["run.sh", "test.sh"])
@@ -179,19 +166,13 @@ def test_an_old_python_is_refused_in_one_line(tmp_path, script):
     for tool in ("bash", "dirname", "basename", "cat", "rm", "uname"):
         (tools / tool).symlink_to(shutil.which(tool))
     old = '#!/usr/bin/env bash\n[[ $1 == --version ]] && { echo "Python 3.9.2"; exit; }\nexit 1\n'
-    (tools / "python3").write_text(old.replace("/usr/bin/env bash", str(tools / "bash")))
-    (tools / "python3").chmod(0o755)
+    write_program(tools / "python3", old.replace("/usr/bin/env bash", str(tools / "bash")))
     process = subprocess.run(
         [str(tools / "bash"), str(tmp_path / script)],
         env={"PATH": str(tools), "HOME": str(tmp_path)},
-        cwd="/",
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert process.returncode == 2
-    assert "Python 3.11 or newer is needed; found Python 3.9.2" in process.stderr
-    assert process.stderr.count("\n") == 1
+        cwd="/", capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert_refused(process, "Python 3.11 or newer is needed; found Python 3.9.2")
     assert not (tmp_path / ".venv").exists()
 
 
@@ -213,8 +194,7 @@ def test_environment_calls_pip_after_changes_only_and_corrects_a_copied_venv(tmp
     for name in ("environment.sh", "requirements.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, old)
     fake = f'[[ $1 != -m ]] || {{ echo "$*" >>"$CALLS"; exit; }}\nexec {sys.executable} "$@"\n'
-    (programs / "python").write_text(f"#!/usr/bin/env bash\n{fake}")
-    (programs / "python").chmod(0o755)
+    write_program(programs / "python", f"#!/usr/bin/env bash\n{fake}")
     (programs / "ruff").write_text(f"#!{old}/.venv/bin/python\n")
     (packages / "__editable___finder.py").write_text(f"{{'a': '{old}/attention_dynamics'}}")
 

@@ -7,7 +7,6 @@ would take minutes even so (PARSED: run.sh, test.sh, MiniLM, searching good head
 its options are read, or its syntax checked; it is tried by hand.
 """
 
-import gzip
 import re
 import runpy
 import shlex
@@ -19,10 +18,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import ROOT, load_folder
-from grid import commands
+from conftest import ROOT, load_folder, write
+from grid import DRY_RUN, commands, make_models_small, write_program
 
-from attention_dynamics.storage.files import read_json, write_json
+from attention_dynamics.storage.files import read_json
 
 COMMAND = re.compile(r"(?:[A-Z]+=\S+ +)*(python|bash|cd) ")
 
@@ -39,10 +38,6 @@ SMALL = {
     "translation/embedding_beta.py": "--epochs 1",
     "SequenceCopying/seq2seq.py": "--num_seeds 1 --steps_s1 11 --hidden_dim 8 --jobs 1",
     "SequenceCopying/toy_dynamics.py": "--time 20",
-}
-CONFIGS = {
-    "classification": {"hidden_dim": 6, "intermediate_dim": 5, "embed_dim": 7, "batch_size": 8},
-    "translation": {"hidden_dim": 8, "dropout": 0.1, "num_layers": 1, "batch_size": 8},
 }
 # Not run, only read: the script's parse_args, or bash -n of a batch file.
 PARSED = re.compile(
@@ -91,10 +86,8 @@ def sentences(count: int) -> list[str]:
 def write_sources(root: Path) -> dict[str, Path]:
     """Small data in the forms that the README speaks of; the placeholder of each -> its path."""
 
-    def write(path: str, lines: list[str]) -> None:
-        content = "\n".join([*lines, ""]).encode()
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_bytes(gzip.compress(content) if path.endswith(".gz") else content)
+    def write_lines(path: str, lines: list[str]) -> None:
+        write(root / path, "\n".join([*lines, ""]))
 
     for split, count in (("train", 40), ("dev", 6), ("test", 12)):
         trees = []
@@ -103,23 +96,20 @@ def write_sources(root: Path) -> dict[str, Path]:
             for word in sentence.split():
                 tree = f"(2 {tree} (2 {word}))"
             trees.append(f"({4 * (n % 2)}{tree[2:]}")
-        write(f"sources/trees/{split}.txt", trees)
+        write_lines(f"sources/trees/{split}.txt", trees)
     for split, count in (("train", 40), ("val", 8)):
         for language in ("de", "en"):
-            write(f"sources/task1/raw/{split}.{language}.gz", sentences(count))
+            write_lines(f"sources/task1/raw/{split}.{language}.gz", sentences(count))
     for name, count in (("train", 40), ("test", 12)):
         rows = [
             f'"{"bad" if n % 2 else "good"}, {s}",{1 + 4 * (n % 2)}'
             for n, s in enumerate(sentences(count))
         ]
-        write(f"classification/{name}.csv", ["review,stars", *rows])
+        write_lines(f"classification/{name}.csv", ["review,stars", *rows])
     for name, count in (("a", 40), ("b", 8)):
         for language in ("de", "en"):
-            write(f"translation/{name}.{language}", sentences(count))
-    return {
-        "/path/to/trees": root / "sources/trees",
-        "/path/to/task1/raw": root / "sources/task1/raw",
-    }
+            write_lines(f"translation/{name}.{language}", sentences(count))
+    return {f"/path/to/{name}": root / "sources" / name for name in ("trees", "task1/raw")}
 
 
 @pytest.fixture(scope="module")
@@ -134,14 +124,8 @@ def clean_copy(tmp_path_factory) -> Path:
         if not name.startswith(("tests/", "benchmarks/results/")) and (ROOT / name).exists():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, root / name)
-    for folder, config in CONFIGS.items():
-        write_json(root / folder / "configs" / "model.json", config)
-    recorder = root / "recorder.sh"
-    recorder.write_text(
-        '#!/usr/bin/env bash\n[[ $1 != -m ]] || set -- -m snakemake -n -p "${@:3}"\n'
-        f'exec {sys.executable} "$@"\n'
-    )
-    recorder.chmod(0o755)
+    make_models_small(root)
+    write_program(root / "recorder.sh", DRY_RUN)
     return root
 
 

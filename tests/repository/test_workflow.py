@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from conftest import GOLDEN
-from grid import commands, copy_repository, job_counts, snakemake, start
+from grid import commands, copy_repository, job_counts, make_models_small, snakemake, start
 
-from attention_dynamics.storage.files import read_json, write_json, write_text
+from attention_dynamics.storage.files import read_json, write_text
 
 # target -> number of jobs, without the target of a whole grid itself
 JOBS = {
@@ -79,10 +79,6 @@ def test_own_data_and_sources(empty_copy):
 
 # --- Small runs
 
-SIZES = {
-    "classification": {"hidden_dim": 6, "intermediate_dim": 5, "embed_dim": 7, "batch_size": 8},
-    "translation": {"hidden_dim": 8, "dropout": 0.3, "num_layers": 1, "batch_size": 8},
-}
 TINY = """
 classification:
   datasets: [mine]
@@ -94,19 +90,14 @@ classification:
 """
 
 
-def write_sentences(path: Path, count: int) -> None:
-    """Texts whose label is that of their first word."""
-    rows = [f"{'good' if n % 2 else 'bad'} word{n % 7} w{n},{n % 2}\n" for n in range(count)]
-    write_text(path, "text,label\n" + "".join(rows))
-
-
 def tiny_copy(root: Path, grid: str = TINY) -> Path:
     """A copy with small models and own data, and the grid tiny.yaml."""
     copy_repository(root)
-    for folder, sizes in SIZES.items():
-        write_json(root / folder / "configs/model.json", sizes)
+    make_models_small(root)
     for split, count in (("train", 60), ("test", 20)):
-        write_sentences(root / f"classification/{split}.csv", count)
+        # The label is that of the first word.
+        rows = [f"{'good' if n % 2 else 'bad'} word{n % 7} w{n},{n % 2}\n" for n in range(count)]
+        write_text(root / f"classification/{split}.csv", "text,label\n" + "".join(rows))
     write_text(root / "tiny.yaml", grid)
     return root
 
@@ -310,11 +301,6 @@ def test_a_malformed_grid_ends_in_one_line(empty_copy, settings, message):
     lines = [line for line in printed.splitlines() if line.startswith("workflow/grid.yaml: ")]
     assert len(lines) == 1 and message in lines[0], printed
     assert "Traceback" not in printed
-
-
-def test_a_target_that_does_not_exist(empty_copy):
-    printed = snakemake(empty_copy, "-n", "classification/results/Furd.csv", code=1)
-    assert "No rule to produce classification/results/Furd.csv" in printed
 
 
 def test_a_dataset_without_source_or_data(tmp_path):
