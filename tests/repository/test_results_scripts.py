@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, assert_refused, run_script
+from conftest import ROOT, refused
 
 from attention_dynamics.analysis.inputs import summarize_inputs
 from attention_dynamics.analysis.logs import load_logs
@@ -128,23 +128,16 @@ def test_departure_5_the_trained_targets_are_those_of_the_reference(
 
 
 def test_departures_names_missing_outputs_and_options(golden_translation, benchmarks, capsys):
-    process = run_script(
-        "results/departures.py", "--classification", ".", "--out", "found.json",
-        cwd=golden_translation,
-    )  # fmt: skip
-    assert_refused(process, "outputs/Furd_logs.pkl does not exist")
-    (golden_translation / "golden").rename("outputs")
-    (golden_translation / PX).unlink()
-    options = ["--translation", ".", "--pairs", PAIRS, "--out", "found.json"]
-    with pytest.raises(InputError, match=r"make it with: python embedding_beta\.py"):
-        benchmarks.departures.main([*options, "--published_beta", "published.pkl"])
+    departures = benchmarks.departures.main
+    message = refused(departures, ["--classification", ".", "--out", "found.json"])
+    assert "outputs/Furd_logs.pkl does not exist" in message
     assert not (golden_translation / "found.json").exists()
     for wrong, message in (
         ([], "give --classification or --translation"),
         (["--translation", "."], "need each other"),
     ):
         with pytest.raises(SystemExit):
-            benchmarks.departures.main(wrong)
+            departures(wrong)
         assert message in capsys.readouterr().err
 
 
@@ -182,32 +175,21 @@ def test_times(work, benchmarks, capsys):
     benchmarks.times.main([*folders, "--out", str(work / "times.json")])
     found = read_json(work / "times.json")
     assert {"cpu", "cores", "torch"} <= found.pop("machine").keys()
+    training = {"runs": 3, "training_seconds": 2.0, "seconds_per_step": 0.2, "peak_memory_mb": 9.0}
+    dump = {"runs": 1, "seconds": 1.0, "peak_memory_mb": 7.5}
+    order = {"runs": 1, "training_seconds": 8.0, "seconds_per_step": 0.4}
+    heads = {"runs": 2, "training_seconds": 3.0, "seconds_per_step": pytest.approx(0.15, rel=1e-12)}
     assert found == {
         "translation": {"eval_dump.py": {}},
         "classification": {
-            "train_classifier.py": {
-                "Furd": {
-                    "runs": 3,
-                    "training_seconds": 2.0,
-                    "seconds_per_step": 0.2,
-                    "peak_memory_mb": 9.0,
-                }
-            },
-            "eval_dump.py": {"Furd": {"runs": 1, "seconds": 1.0, "peak_memory_mb": 7.5}},
+            "train_classifier.py": {"Furd": training},
+            "eval_dump.py": {"Furd": dump},
         },
         "SequenceCopying": {"seq2seq.py": {"a": {"runs": 1, "seconds": 3.0}}},
         "papa": {
             "run_papa_ner.py": {"a": {"runs": 1}},
-            "run_papa_glue.py --sort_calculating": {
-                "minilm_cola": {"runs": 1, "training_seconds": 8.0, "seconds_per_step": 0.4}
-            },
-            "run_papa_glue.py": {
-                "minilm_cola": {
-                    "runs": 2,
-                    "training_seconds": 3.0,
-                    "seconds_per_step": pytest.approx(0.15, rel=1e-12),
-                }
-            },
+            "run_papa_glue.py --sort_calculating": {"minilm_cola": order},
+            "run_papa_glue.py": {"minilm_cola": heads},
         },
     }
     assert "minilm_cola" in capsys.readouterr().out

@@ -22,7 +22,6 @@ PROFILE = (
     "--profile", "workflow/profiles/slurm", "--configfile", "tiny.yaml", "--latency-wait", "10",
     "--slurm-init-seconds-before-status-checks", "5",
 )  # fmt: skip
-MINE = f"{ONE_RUN}/model*"
 
 pytestmark = [
     pytest.mark.slow,
@@ -133,24 +132,10 @@ def ask(variables: dict[str, str], *words: str) -> list[str]:
     return process.stdout.split("\n")[:-1]
 
 
-def train_on_slurm(root: Path, slurm: dict[str, str], stop) -> None:
-    """Train one run; ``stop`` is called with SLURM's job id once the run has a checkpoint.
-
-    The script is halted until SLURM continues and terminates it, so that it cannot finish.
-    """
-    process = start(root, f"{ONE_RUN}/run.json", *PROFILE, **slurm)
-    printed = root / "snakemake.txt"
-
-    def begun() -> bool:
-        assert process.poll() is None, printed.read_text()
-        return (root / ONE_RUN / "model0").exists()
-
-    wait_for(begun)
-    halt_script(root)
-    stop(ask(slurm, "squeue", "-h", "-o", "%i")[0])
-    wait_for((root / ONE_RUN / "state").exists)
-    assert process.wait(600) == 0, printed.read_text()
-    assert "Trying to restart job" in printed.read_text()
+def begun(root: Path, process: subprocess.Popen) -> bool:
+    """Whether the run has a checkpoint; AssertionError if Snakemake has ended."""
+    assert process.poll() is None, (root / "snakemake.txt").read_text()
+    return (root / ONE_RUN / "model0").exists()
 
 
 def halt_script(root: Path) -> None:
@@ -167,14 +152,6 @@ def halt_script(root: Path) -> None:
     pytest.fail("the script of the job is not among the processes")
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory) -> dict[str, str]:
-    """The checkpoints of the long run, trained without SLURM."""
-    root = tiny_copy(tmp_path_factory.mktemp("undisturbed") / "copy", LONG)
-    run_tiny(root, f"{ONE_RUN}/run.json")
-    return checksums(root, MINE)
-
-
 def test_a_grid_on_slurm(slurm, tmp_path):
     here, there = tiny_copy(tmp_path / "here", TINY), tiny_copy(tmp_path / "there", TINY)
     run_tiny(here, "classification/results/mine.pkl")
@@ -183,16 +160,24 @@ def test_a_grid_on_slurm(slurm, tmp_path):
     assert checksums(there, *made) == checksums(here, *made)
 
 
-def test_a_cancelled_job_resumes(slurm, undisturbed, tmp_path):
-    root = tiny_copy(tmp_path / "copy", LONG)
-    train_on_slurm(root, slurm, lambda job: ask(slurm, "scancel", job))
-    assert checksums(root, MINE) == undisturbed
-
-
-def test_a_job_at_its_time_limit_resumes(slurm, undisturbed, tmp_path):
-    """The shortest limit is one minute."""
-    root = tiny_copy(
-        tmp_path / "copy", LONG + "resources: {classification: {train: {runtime: 1}}}\n"
-    )
-    train_on_slurm(root, slurm, lambda job: None)
-    assert checksums(root, MINE) == undisturbed
+@pytest.mark.parametrize(
+    ("stop", "grid"),
+    [
+        (lambda slurm: ask(slurm, "scancel", ask(slurm, "squeue", "-h", "-o", "%i")[0]), LONG),
+        # The shortest time limit is one minute.
+        (lambda slurm: None, LONG + "resources: {classification: {train: {runtime: 1}}}\n"),
+    ],
+    ids=["cancelled", "at its time limit"],
+)
+def test_a_job_that_slurm_ends_resumes(slurm, tmp_path, stop, grid):
+    """The script is halted until SLURM continues and terminates it, so that it cannot finish."""
+    whole, root = tiny_copy(tmp_path / "whole", LONG), tiny_copy(tmp_path / "copy", grid)
+    process = start(root, f"{ONE_RUN}/run.json", *PROFILE, **slurm)
+    wait_for(lambda: begun(root, process))
+    halt_script(root)
+    stop(slurm)
+    wait_for((root / ONE_RUN / "state").exists)
+    assert process.wait(600) == 0, (root / "snakemake.txt").read_text()
+    assert "Trying to restart job" in (root / "snakemake.txt").read_text()
+    run_tiny(whole, f"{ONE_RUN}/run.json")
+    assert checksums(root, f"{ONE_RUN}/model*") == checksums(whole, f"{ONE_RUN}/model*")
