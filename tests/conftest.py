@@ -268,12 +268,12 @@ def assert_refused(process: subprocess.CompletedProcess, *parts: str) -> None:
         assert part in line, line
 
 
-def refused(function, *args: object) -> str:
+def refused(function, *args: object, **options: object) -> str:
     """The message, of one line, with which ``function`` rejects its arguments or its input."""
     from attention_dynamics.cli import InputError
 
     with pytest.raises(InputError) as error:
-        function(*args)
+        function(*args, **options)
     assert "\n" not in str(error.value)
     return str(error.value)
 

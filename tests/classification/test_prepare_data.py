@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, assert_refused, run_script, write
+from conftest import ROOT, assert_refused, refused, run_script, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -293,29 +293,20 @@ def test_preparation_checks_its_outputs_before_it_reads(prepare, folder, monkeyp
     with locked(folder / "data/SMS_about.json"), pytest.raises(RunError, match="being written"):
         prepare("SMS", "--source", nowhere)
     write(folder / "data/SMS_about.json", "{}")
-    with pytest.raises(InputError, match=r"SMS_about.json already exists; use --overwrite"):
-        prepare("SMS", "--source", nowhere)
+    assert "already exists; use --overwrite" in refused(prepare, "SMS", "--source", nowhere)
     monkeypatch.chdir(ROOT)
-    with pytest.raises(InputError, match=r"run prepare_data.py in .*classification"):
-        prepare("SMS", "--source", nowhere)
+    assert "run prepare_data.py in " in refused(prepare, "SMS", "--source", nowhere)
 
 
 def test_summary_and_about(prepare, folder, capsys):
     train = "text,label\na b,1\na b,1\na b c d,0\nx,0\n"
     prepare("mine", *mine(folder, train, "text,label\na b,1\nq,0\n"))
     facts = about(folder, "mine")
-    assert facts["splits"][0] == {
-        "split": "train", "examples": 4, "label 0": 2, "label 1": 2,
-        "min tokens": 1, "mean": 2.25, "median": 2.0, "max": 4,
-    }  # fmt: skip
-    assert facts["words"] == 6
-    assert facts["words in training"] == 5
-    assert facts["words more than twice in training"] == 2
-    assert facts["seed"] == 0
-    # The folders of the machine it was made on are not in it.
-    assert facts["train"]["name"] == "train.csv"
-    assert len(facts["train"]["sha256"]) == 64
-    assert str(folder) not in json.dumps(facts)
+    assert list(facts["splits"][0].values()) == ["train", 4, 2, 2, 1, 2.25, 2.0, 4]
+    names = ("words", "words in training", "words more than twice in training", "seed")
+    assert [facts[name] for name in names] == [6, 5, 2, 0]
+    assert facts["train"]["name"] == "train.csv" and len(facts["train"]["sha256"]) == 64
+    assert str(folder) not in json.dumps(facts)  # no folders of the machine it was made on
     assert facts["command"].startswith("python prepare_data.py --dataset mine --train train.csv")
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["train", "4", "2", "2", "1", "2.2", "2.0", "4"] in rows
@@ -388,8 +379,8 @@ def test_word_vectors_are_stored_for_all_datasets(prepare, folder):
     assert about(folder, "one")["words with a vector"] == 2
 
     other = write(folder / "other.txt", "a 5 5 5\n")
-    with pytest.raises(InputError, match=r"w2v.pkl holds other vectors than .*other.txt for 3"):
-        prepare("three", *mine(folder, *OWN), "--word_vectors", other)
+    message = refused(prepare, "three", *mine(folder, *OWN), "--word_vectors", other)
+    assert "w2v.pkl holds other vectors than " in message and "other.txt for 3" in message
     assert not (folder / "data" / "three_train.json").exists()
     prepare("three", *mine(folder, *OWN), "--word_vectors", other, "--overwrite")
     assert list(load_pickle(folder / "data" / "w2v.pkl")) == ["a"]
@@ -461,8 +452,7 @@ def test_toy_evidence_has_its_documented_strength(classification):
 def test_archives_with_a_file_twice_or_corrupt(prepare, folder):
     for name in ("train.txt", "train.txt.gz", "test.txt"):
         write(folder / "sst" / name, TREES["train"])
-    with pytest.raises(InputError, match=r"train.txt more than once \(with and without .gz"):
-        archives.Source(folder / "sst")
+    assert "train.txt more than once (with" in refused(archives.Source, folder / "sst")
     whole = write(folder / "SMSSpamCollection.gz", SMS * 500).read_bytes()
     (folder / "a.gz").write_bytes(whole[:-20])
     (folder / "b.tar.gz").write_bytes(b"no archive at all")
@@ -486,16 +476,15 @@ def test_a_link_in_an_archive_is_not_followed(prepare, folder):
         archive.writestr(link, "/etc/passwd")
         archive.write(test, "test.txt")
     for path in ("x.tar.gz", "x.zip"):
-        with pytest.raises(InputError, match="does not look like Furd"):
-            prepare("Furd", "--source", path)
+        assert "does not look like Furd" in refused(prepare, "Furd", "--source", path)
 
 
 def test_an_archive_that_fills_the_memory(prepare, folder, monkeypatch):
     monkeypatch.setattr(archives, "MOST_BYTES", 10**6)
     members = {"train.txt": TREES["train"] * 20_000, "test.txt": TREES["test"]}
     source = zipped(folder / "x.zip", members)
-    with pytest.raises(InputError, match=r"x.zip.*holds more than 1,000,000 bytes of data"):
-        prepare("Furd", "--source", source)
+    message = refused(prepare, "Furd", "--source", source)
+    assert "x.zip" in message and "holds more than 1,000,000 bytes of data" in message
 
 
 # --- Downloads: without the network
@@ -528,8 +517,7 @@ def test_download_filters_and_splits(prepare, folder, hub):
 
 def test_download_that_fails_is_one_line(prepare, folder, hub):
     hub.splits = {"train": [{"body": "x", "label": 1}], "test": []}
-    with pytest.raises(InputError, match="fancyzhx/yelp_polarity train has no column text; it has"):
-        prepare("Yelp", "--download")
+    assert "polarity train has no column text; it has" in refused(prepare, "Yelp", "--download")
     process = run_script(
         "classification/prepare_data.py", "--dataset", "IMDB", "--download", cwd=folder
     )
@@ -601,16 +589,12 @@ def test_own_files_that_are_rejected(prepare, folder, suffix, train, options, me
 
 
 def test_paths_that_are_rejected(prepare, folder):
-    with pytest.raises(InputError, match=r"source .*nowhere does not exist"):
-        prepare("SMS", "--source", folder / "nowhere")
     (folder / "empty").mkdir()
-    with pytest.raises(InputError, match=r"source .*empty holds no file"):
-        prepare("SMS", "--source", folder / "empty")
-    for name in ("a.csv", "b.csv"):
-        write(folder / "several" / name, "text,label\na,1\nb,0\n")
-    several = folder / "several"
-    with pytest.raises(InputError, match=r"--train must be one file, but .* holds a.csv, b"):
-        prepare("mine", "--train", several, "--test", several / "a.csv")
+    for name, problem in (("nowhere", "does not exist"), ("empty", "holds no file")):
+        assert f"{name} {problem}" in refused(prepare, "SMS", "--source", folder / name)
+    files = [write(folder / "several" / name, OWN[0]) for name in ("a.csv", "b.csv")]
+    message = refused(prepare, "mine", "--train", folder / "several", "--test", files[0])
+    assert "--train must be one file, but " in message and "holds a.csv, b" in message
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_draw_dynamics_has_ticks_for_any_iterations(result, iterations):
     assert {iterations[0], iterations[-1]} <= set(ticks)
 
 
-def test_choose_examples_draws_half_of_each_label_by_seed(logs):
+def test_examples_are_half_of_each_label_by_seed_or_the_given_ones(logs):
     chosen = choose_examples(logs, "val", 6, seed=3)
     assert chosen == choose_examples(logs, "val", 6, seed=3)
     assert any(chosen != choose_examples(logs, "val", 6, seed=seed) for seed in range(4, 8))
@@ -147,9 +147,6 @@ def test_choose_examples_draws_half_of_each_label_by_seed(logs):
     rows = [[1] * length for length in (2, 80, 4, 90, 65, 3)]
     odd = Logs("odd", Ragged.from_rows(rows), np.ones(6), {"val": 6, "train": 0}, [])
     assert choose_examples(odd, "val", 3) == [0, 2, 5]
-
-
-def test_examples_at_returns_positions_of_the_split(logs):
     assert examples_at(logs, "val", [3, 0]) == [3, 0]
     assert examples_at(logs, "train", [3]) == [19]
     for place in (8, -1):

@@ -103,8 +103,7 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(InputError, match=r'Unexpected key\(s\) in state_dict: "bias"'):
         load_checkpoint(tmp_path / "model0", nn.Linear(3, 2, bias=False))
     torch.save({"weight": 3}, tmp_path / "odd")
-    with pytest.raises(InputError, match="received <class 'int'>"):
-        load_checkpoint(tmp_path / "odd", nn.Linear(3, 2))
+    assert "received <class 'int'>" in refused(load_checkpoint, tmp_path / "odd", nn.Linear(3, 2))
 
 
 def test_checkpoints_accept_no_flipped_bit_of_a_weight(tmp_path):
@@ -171,8 +170,7 @@ def test_json_of_another_kind_is_refused(tmp_path, content, message):
 
 def test_checkpoints_of_other_code_are_not_replaced(tmp_path):
     (tmp_path / "model0").write_bytes(b"x")
-    with pytest.raises(InputError, match=r"without a run.json"):
-        begin_run(tmp_path, {}, overwrite=False)
+    assert "without a run.json" in refused(begin_run, tmp_path, {}, overwrite=False)
     assert (tmp_path / "model0").read_bytes() == b"x"
 
 

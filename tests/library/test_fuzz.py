@@ -24,7 +24,7 @@ from attention_dynamics.analysis.inputs import summarize_inputs
 from attention_dynamics.analysis.own_model import add_checkpoint, create_logs, save
 from attention_dynamics.cli import InputError, one_line
 from attention_dynamics.names import PERFORMANCES
-from attention_dynamics.runs import checkpoints, configs, paths, records
+from attention_dynamics.runs import checkpoints, records
 from attention_dynamics.runs.training import Training
 from attention_dynamics.storage.files import write_pickle, write_text
 
@@ -68,18 +68,6 @@ def classification_data(folder, scripts):
         assert ids.min() >= 0 and ids.max() < len(dataset.vocabulary)
 
     return Path("data/small_train.json"), read
-
-
-def log_config(folder, scripts):
-    make_small_set(folder, scripts.classification, 12, 6)
-
-    def read() -> None:
-        for entry in configs.read_log_config("configs/small_log.json"):
-            assert type(entry["iteration"]) is int and entry["iteration"] >= 0
-            assert type(entry["seed"]) is int and type(entry["uniform"]) is bool
-            paths.checkpoint_path(Path(entry["name"]), entry["iteration"])
-
-    return Path("configs/small_log.json"), read
 
 
 def logs(folder, scripts):
@@ -226,7 +214,6 @@ def training_state(folder, scripts):
 
 CASES = {
     "classification data": classification_data,
-    "log config": log_config,
     "logs": logs,
     "csv": own_file(".csv"),
     "jsonl": own_file(".jsonl"),

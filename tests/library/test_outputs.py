@@ -3,6 +3,7 @@
 import pickle
 
 import pytest
+from conftest import refused
 
 from attention_dynamics.cli import InputError, RunError
 from attention_dynamics.runs.outputs import output, read_output_record, save_state
@@ -64,8 +65,7 @@ def test_output_that_is_protected_is_not_replaced(tmp_path):
     assert pickle.loads(path.read_bytes()) == ["a"] * 3
     assert make(path, other, overwrite=True, replace_stale=False)
     path.with_suffix(".json").unlink()
-    with pytest.raises(InputError, match="is missing or malformed; --overwrite"):
-        make(path, other, replace_stale=False)
+    assert "is missing or malformed; --overwrite" in refused(make, path, other, replace_stale=False)
 
 
 def test_output_keeps_unfinished_work_until_it_is_written(tmp_path):

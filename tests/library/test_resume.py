@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conftest import refused
 from torch import nn
 
 from attention_dynamics.cli import InputError, RunError, Terminated
@@ -97,11 +98,9 @@ def test_a_state_belongs_to_its_settings_and_model(tmp_path):
     with pytest.raises(InputError, match=r"unfinished run with .* settings \(seed was 1, is 2\)"):
         train(path, 3, seed=2)
     save_state(path, {"format": 2}, {})
-    with pytest.raises(InputError, match="format was 2, is 1"):
-        load_state(path, {})
+    assert "format was 2, is 1" in refused(load_state, path, {})
     torch.save([1], path)
-    with pytest.raises(InputError, match="state is corrupt: remove it"):
-        train(path, 3)
+    assert "state is corrupt: remove it" in refused(train, path, 3)
 
 
 def test_all_generators_come_back():

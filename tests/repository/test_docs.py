@@ -39,12 +39,3 @@ def test_contributing_maps_every_folder():
     folders = {path.relative_to(ROOT).parts[0] for path in FILES if path.suffix == ".py"}
     mapped = set(re.findall("<!-- generated: modules (.*) -->", CONTRIBUTING))
     assert folders - mapped <= {"report.py", "results", "tests", "workflow", "examples"}
-
-
-@pytest.mark.parametrize(
-    "name", ["DATASETS", "LAYOUTS", "SHORT", "LEVELS", "Baseline", "GENERATORS"]
-)
-def test_contributing_names_code_that_exists(name):
-    assert f"`{name}`" in CONTRIBUTING
-    pattern = re.compile(rf"^(?:def |class )?{name}\b", re.MULTILINE)
-    assert any(pattern.search(path.read_text()) for path in FILES if path.suffix == ".py")

@@ -11,7 +11,6 @@ from conftest import ROOT, refused
 from attention_dynamics.analysis.inputs import summarize_inputs
 from attention_dynamics.analysis.logs import load_logs
 from attention_dynamics.analysis.statistics import summarize
-from attention_dynamics.cli import InputError
 from attention_dynamics.names import PERFORMANCES
 from attention_dynamics.storage.files import read_json, write_json
 from attention_dynamics.storage.pickles import load_pickle
@@ -197,14 +196,13 @@ def test_times(work, benchmarks, capsys):
 
 def test_times_of_nothing(work, benchmarks, capsys):
     out = ["--out", str(work / "times.json")]
-    (work / "translation/models/a/b").mkdir(parents=True)
-    unfinished = {"command": "train_translation.py", "settings": {"dataset": "a"}}
-    write_json(work / "translation/models/a/b/run.json", unfinished)
-    with pytest.raises(InputError, match=r"no record of finished work in .*translation"):
-        benchmarks.times.main(["--folders", str(work / "translation"), *out])
+    (work / "translation").mkdir()
     write_json(work / "classification/outputs/odd.json", {"command": 5, "settings": {}})
-    with pytest.raises(InputError, match=r"odd\.json is not a record of finished work"):
-        benchmarks.times.main(["--folders", str(work / "classification"), *out])
+    for folder, message in (
+        ("translation", "no record of finished work in "),
+        ("classification", "odd.json is not a record of finished work"),
+    ):
+        assert message in refused(benchmarks.times.main, ["--folders", str(work / folder), *out])
     assert not (work / "times.json").exists()
     with pytest.raises(SystemExit):
         benchmarks.times.main(["--folders", str(work)])
