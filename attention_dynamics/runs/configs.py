@@ -80,7 +80,8 @@ def absent_data_error(
     prepare_data.py makes with --source. Any other is made with its options ``own``.
     """
     there = sorted(there)
-    meant = difflib.get_close_matches(dataset, {*there, *public} - {dataset}, n=1)
+    names = {name.lower(): name for name in {*there, *public} - {dataset}}
+    meant = [names[near] for near in difflib.get_close_matches(dataset.lower(), names, n=1)]
     way = {"toy": "", **dict.fromkeys(public, " --source PATH")}.get(dataset, f" {own}")
     return InputError(
         f"no dataset {dataset}: {path} does not exist; data/ holds "

@@ -28,6 +28,7 @@ def spoil(change) -> None:
         ("SMS", "--dataset SMS --source PATH (see"),
         ("mine", "--dataset mine --train FILE --test FILE (see"),
         ("furdd", "did you mean Furd?"),
+        ("imdb", "did you mean IMDB?"),
     ],
 )
 def test_absent_dataset_names_the_command_that_makes_it(small_set, classification, dataset, way):

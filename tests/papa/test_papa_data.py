@@ -91,7 +91,7 @@ def refused(*parts: str):
 # --- layouts
 
 
-def test_sequence_layout_is_that_of_the_published_code(papa):
+def test_sequence_layout_equals_the_golden_one(papa):
     golden = torch.load(GOLDEN / "papa" / "expected.pt", weights_only=True)
     assert len(golden["input_ids_before_layout"]) == 12
     for place, before in enumerate(golden["input_ids_before_layout"]):

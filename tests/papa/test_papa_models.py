@@ -142,7 +142,7 @@ CASES = ["dynamic", "mixed", *(f"constant={number}" for number in (0, 1, 4, 6, 1
 @pytest.mark.parametrize("batch", (1, 5, 12))
 @pytest.mark.parametrize("case", CASES)
 @torch.no_grad()
-def test_models_give_the_published_results(papa, golden, case, batch):
+def test_models_give_the_golden_results(papa, golden, case, batch):
     expected, ids, valid = golden["results"][case], golden["input_ids"], golden["attention_mask"]
     pairs = list(zip(ids.split(batch), valid.split(batch), strict=True))
     sequences = golden_model(papa, golden, case, "sequence")
@@ -162,7 +162,7 @@ def test_models_give_the_published_results(papa, golden, case, batch):
 
 @pytest.mark.parametrize("batch", (1, 5, 12))
 @torch.no_grad()
-def test_recorded_heads_give_the_published_sums(papa, golden, batch):
+def test_recorded_heads_give_the_golden_sums(papa, golden, batch):
     encoder = AutoModel.from_pretrained(GOLDEN / "papa" / "encoder").eval()
     layers, positions = papa.encoders.replace_attention(
         encoder, papa.attention.RecordedHeads, [[]] * 3, 16
@@ -177,7 +177,7 @@ def test_recorded_heads_give_the_published_sums(papa, golden, batch):
     close(torch.stack([heads.sums for heads in layers]).float(), golden["attention_sums"])
 
 
-def test_write_order_gives_the_published_order(papa, golden, tmp_path):
+def test_write_order_gives_the_golden_order(papa, golden, tmp_path):
     papa.constants.write_order(tmp_path, golden["lambdas"], {})
     assert papa.constants.load_order(tmp_path, 3, 4) == golden["sorted_heads"]
 
