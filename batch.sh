@@ -24,7 +24,7 @@ fi
 # locks of their own, so that several batch files can run at once.
 grid() { # TARGET RULE CONFIG...
     "$PYTHON" -m snakemake "$1" --cores "${JOBS:-1}" --nolock --retries 0 --rerun-triggers mtime \
-        --forcerun $2 --config "${@:3}"
+        --quiet reason host --forcerun $2 --config "${@:3}"
 }
 
 quoted() { # WORD...: the words, quoted for the shell, as a YAML string

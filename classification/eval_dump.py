@@ -39,7 +39,7 @@ from attention_dynamics.storage.files import sha256
 def parse_args(argv=None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument("--dataset", required=True, help="name in data/, such as Furd, SMS or toy")
-    size = "number of test examples to dump, and of training examples"
+    size = "number of test examples, the first in the file, and of training examples"
     add_options(parser, test_set_size=(count, 4000, size))
     add_dump_options(parser)
     return parser.parse_args(argv)

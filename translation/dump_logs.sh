@@ -4,10 +4,10 @@
 #   bash dump_logs.sh                           all five datasets
 #   DATASETS=multi30k bash dump_logs.sh --eval_bleu last
 #
-# Options are passed on to eval_dump.py. What is up to date is skipped.
+# Options are passed on to eval_dump.py. Missing runs are not trained. What is up to date is skipped.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source ../batch.sh
 
 grid translation_dump_logs "translation_dump translation_embedding translation_ibm1" "$(datasets translation)" \
-    "$(options dump "$@")"
+    "$(options dump "$@")" missing_runs=ignore

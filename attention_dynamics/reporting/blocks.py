@@ -132,13 +132,11 @@ def results_at_a_glance() -> str:
     for folder in ("translation", "classification"):
         for key, result in _main_results(folder):
             label = "BLEU" if key[3].endswith("_bleu") else "accuracy"
-            chance, theirs = (
-                tables.format_cell(result["baseline_exact"]),
-                results.authors_numbers(key),
-            )
+            chance = tables.format_cell(result["baseline_exact"])
+            theirs = results.authors_numbers(key)
             measures = {
-                "agr_unif": f"agreement of attention with β^uf (random order: {chance})",
-                "xi_unif": f"{label} when attention first agrees more than that (ξ)",
+                "agr_unif": f"agreement of the gold run with β^uf (random order: {chance})",
+                "xi_unif": f"ξ: {label} of the others when they first agree more than that",
                 "best_perf": f"best {label} of the gold run",
             }
             if label == "BLEU":

@@ -132,7 +132,7 @@ def agreement_findings(key: tuple, result: dict) -> list[str]:
     chance = "baseline_exact" if "baseline_exact" in result else "baseline"
     low, _ = result.get("agr_unif_interval", (result["agr_unif"], None))
     compared = "higher than" if low > result[chance] else "not clearly higher than"
-    when = "never agrees with the gold run more than that, so ξ does not exist"
+    when = "agrees with the gold run less than that at every checkpoint (mean over runs): no ξ"
     if result["xi_unif"] is not None:
         when = (
             f"agrees with the gold run more than that once their {label} is ξ = {value('xi_unif')}"

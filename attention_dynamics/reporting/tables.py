@@ -64,7 +64,7 @@ def format_interval(interval: tuple[float, float] | None, digits: int = 3) -> st
     """``[low, high]``; None when there is no interval or an end is undefined."""
     if interval is None or any(end is None or math.isnan(end) for end in interval):
         return None
-    low, high = interval
+    low, high = sorted(interval)
     return f"[{low:.{digits}f}, {high:.{digits}f}]"
 
 
@@ -164,7 +164,7 @@ def level_cell(result: dict, statistic: str) -> object:
     """A statistic of a result: with its interval, or its bracket in the case of ξ, if it has one.
 
     The bracket of ξ is the performance at the last checkpoint whose attention does not agree more
-    than the level, and at the first one whose attention does.
+    than the level, and at the first one whose attention does; the lower one comes first.
     """
     value = format_performance(result, result.get(statistic), statistic)
     interval = result.get(f"{statistic}_bracket", result.get(f"{statistic}_interval"))

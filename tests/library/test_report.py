@@ -233,7 +233,7 @@ def test_update_blocks_writes_the_numbers_of_the_files(page):
     val = load_pickle("results/translation.pkl")["multi30k", *KEY, "val_acc"]
     low, high = val["agr_unif_interval"]
     row = f"| {val['agr_unif']:.3f} [{low:.3f}, {high:.3f}]  | 0.310 "
-    assert f"(random order: {val['baseline_exact']:.3f})         {row}" in text
+    assert f"(random order: {val['baseline_exact']:.3f})      {row}" in text
     page.write_text(text)
     assert update_blocks(page) == text
 

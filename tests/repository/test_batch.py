@@ -76,7 +76,8 @@ def test_options_are_passed_to_the_scripts_of_the_batch_file(root, batch, script
 def test_dump_logs_of_translation_makes_the_baselines_too(root):
     script = "translation/dump_logs.sh"
     made = calls(root, script, "--eval_bleu", "last", of="", DATASETS="multi30k")
-    assert [command for command in made if not command.startswith(("train_", "prepare_"))] == [
+    # Missing runs are not trained.
+    assert [command for command in made if not command.startswith("prepare_")] == [
         "embedding_beta.py --dataset multi30k --threads 1",
         f"eval_dump.py --dataset multi30k {CONFIG} --eval_bleu --include_train_subset "
         "--eval_bleu last --threads 1",

@@ -94,12 +94,14 @@ def make_log_config(folder):
 
 
 def runs_of(folder, pattern, dataset):
-    """The run.json of all runs of a dataset."""
-    return [
+    """The run.json of all runs of a dataset; with missing_runs=ignore, of those that exist."""
+    runs = [
         pattern.format(dataset=dataset, seed=seed, kind=kind)
         for kind, seeds in config[folder]["seeds"].items()
         for seed in seeds
     ]
+    ignore = config.get("missing_runs") == "ignore"
+    return [run for run in runs if not ignore or Path(run).exists()]
 
 
 def need(folder, step):
