@@ -1,5 +1,5 @@
-# Sourced by the batch files: makes a part of the grid (workflow/grid.yaml) with Snakemake.
-# With --help among the options, the comment at the top of the batch file is printed instead.
+# Sourced by the batch files (train_runs.sh, ...), which make a part of the grid (workflow/grid.yaml) with Snakemake.
+# Their --help is the comment at their top. All of them read these variables:
 #
 # DATASETS="Furd SMS"   instead of all datasets of the grid
 # JOBS=n (1)            jobs side by side
@@ -23,8 +23,17 @@ fi
 # Make TARGET. The scripts of RULE are always called: they skip what is up to date and reject other options. They have
 # locks of their own, so that several batch files can run at once.
 grid() { # TARGET RULE CONFIG...
+    local begun failed=0
+    begun=$(mktemp)
     "$PYTHON" -m snakemake "$1" --cores "${JOBS:-1}" --nolock --retries 0 --rerun-triggers mtime \
-        --quiet reason host --forcerun $2 --config "${@:3}"
+        --quiet reason host --forcerun $2 --config "${@:3}" || failed=$?
+    if ((failed)); then
+        echo "$(basename "$0"): failed, exit code $failed. The last lines of the logs that say why:" >&2
+        find ./*/logs -name '*.log' -newer "$begun" -exec tail -n 1 {} \; 2>/dev/null |
+            grep -E '\.py: (error|failed|interrupted|terminated)' >&2 || true
+    fi
+    rm -f "$begun"
+    return "$failed"
 }
 
 quoted() { # WORD...: the words, quoted for the shell, as a YAML string

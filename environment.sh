@@ -42,6 +42,7 @@ EOF
 case $(uname -s 2>/dev/null) in
     MINGW* | MSYS* | CYGWIN*) fail "Windows is not supported; use WSL" ;;
 esac
+[[ ${BASH_SOURCE[0]} != "$0" ]] || fail "is sourced by run.sh and test.sh; call one of those"
 if ! "$root/.venv/bin/python" -c '' 2>/dev/null; then
     if ! found=$(find_python); then
         fail "Python 3.11 or newer is needed; found $(python3 --version 2>/dev/null || echo 'no python3'). Install it, or name one: PYTHON=/path/to/python3.11 bash $(basename "$0")"
@@ -52,6 +53,10 @@ if ! "$root/.venv/bin/python" -c '' 2>/dev/null; then
 fi
 PYTHON=$root/.venv/bin/python
 is_new_enough "$PYTHON" || fail ".venv holds $("$PYTHON" --version), but 3.11 or newer is needed: remove .venv and call again"
+
+# A .venv whose making was interrupted has no pip.
+"$PYTHON" -c 'import pip' 2>/dev/null || "$PYTHON" -m ensurepip >/dev/null ||
+    fail ".venv has no pip: remove .venv and call again"
 
 wanted=$(cat "$root/requirements.txt" "$root/pyproject.toml")
 stamp=$root/.venv/installed.txt

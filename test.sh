@@ -6,6 +6,10 @@
 #
 # Tests are run side by side, in one process for each CPU.
 set -euo pipefail
+if [[ ${1:-} == --help || ${1:-} == -h ]]; then
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    exit 0
+fi
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 cd "$root"
 export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1

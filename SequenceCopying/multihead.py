@@ -81,9 +81,9 @@ def parse_args(argv=None) -> argparse.Namespace:
     defaults = TrialSettings()
     add_options(
         parser,
-        num_good=(count, 20, "number of good heads to find"),
-        num_bad=(count, 20, "number of bad heads to find"),
-        num_random=(count, 30, "number of random heads"),
+        num_good=(count, 20, "good heads to find, from which combinations are drawn"),
+        num_bad=(count, 20, "bad heads to find, likewise"),
+        num_random=(count, 30, "random heads, likewise"),
         max_candidates=(count, 1000, "number of heads to try before giving up"),
         num_samples=(count, 50, "number of combinations of each kind"),
         num_heads=(count, 8, "number of heads in a combination"),

@@ -69,7 +69,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         ("hidden_dim", "hidden_dim", "size of embeddings and states"),
         ("bsize", "bsize", "sequences in a batch"),
         ("steps_s1", "steps", "number of updates"),
-        ("save_every", "save_every", "updates between evaluations; changes no weight"),
+        ("save_every", "save_every", "updates between evaluations (no effect on the training)"),
     ):
         text, default = f"{meaning} (default: %(default)s)", getattr(defaults, field)
         parser.add_argument(f"--{name}", dest=field, type=count, default=default, help=text)

@@ -106,13 +106,13 @@ def script_parser(description: str) -> argparse.ArgumentParser:
 def add_options(parser, **options: tuple) -> None:
     """Add options with a value: name -> (type, default, help without the default)."""
     for name, (kind, default, text) in options.items():
-        text = f"{text} (default: %(default)s)"
+        text += " (default: none)" if default is None else " (default: %(default)s)"
         parser.add_argument(f"--{name}", type=kind, default=default, help=text)
 
 
 def _integer(text: str, least: int, most: int) -> int:
     if not text.isdecimal() or len(text) > 10 or not least <= int(text) <= most:
-        raise argparse.ArgumentTypeError(f"must be from {least} to {most}, not {text}")
+        raise argparse.ArgumentTypeError(f"must be an integer from {least} to {most}, not {text!r}")
     return int(text)
 
 

@@ -22,8 +22,8 @@ def add_device_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
     choices = ["auto", "cpu", "cuda", "mps"]
     group.add_argument("--device", default="auto", choices=choices, help=device)
     threads = (
-        "CPU threads; running several jobs in parallel pays off more, because the layers are "
-        "small; the same number is needed to reproduce a run byte for byte"
+        "CPU threads. The layers are small: several jobs at once gain more than threads. A run is "
+        "reproduced byte for byte only with the same number of threads"
     )
     add_options(group, threads=(count, 1, threads))
     return group

@@ -38,7 +38,7 @@ def add_source_options(parser: argparse.ArgumentParser, unit: str) -> None:
     """Add the options that both scripts have; ``unit`` is "examples" or "pairs"."""
     parser.add_argument("--source", metavar="PATH", help="raw dataset (file, directory or archive)")
     parser.add_argument(
-        "--download", action="store_true", help="download it from the Hugging Face hub instead"
+        "--download", action="store_true", help="download the dataset from the Hugging Face hub"
     )
     parser.add_argument(
         "--revision",
@@ -49,7 +49,7 @@ def add_source_options(parser: argparse.ArgumentParser, unit: str) -> None:
     parser.add_argument(
         "--drop_duplicates",
         action="store_true",
-        help=f"leave out training {unit} that are also in the other split",
+        help=f"leave out training {unit} that are also test or validation {unit}",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
 

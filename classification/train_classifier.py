@@ -57,8 +57,8 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser.add_argument(
         "--pretrained_embeddings",
         action="store_true",
-        help="start the embeddings from data/w2v.pkl; as published they only steer the vocabulary "
-        "(departure 2, default: off)",
+        help="start the embeddings from data/w2v.pkl; without it, as published, a vector there "
+        "only puts its word into the vocabulary (departure 2, default: off)",
     )
     add_training_options(parser)
     return parser.parse_args(argv)

@@ -38,7 +38,7 @@ class DataArguments:
 
     _argument_group_name = "task and examples"  # of --help
 
-    task_name: str | None = option("GLUE task (cola, mrpc, ...); ner, pos or chunk for words")
+    task_name: str | None = option("GLUE task (cola, ...) or, for words, ner, pos, chunk")
     task_dir: str | None = option("directory or archive of the GLUE files (train.tsv, ...)")
     dataset_name: str | None = option("dataset on the hub")
     dataset_config_name: str | None = option("configuration of --dataset_name")
@@ -69,8 +69,8 @@ class TokenArguments:
 
     _argument_group_name = "labeled words"  # of --help
 
-    text_column_name: str | None = option("column of the words, if not tokens or the first one")
-    label_column_name: str | None = option("column of the labels, if not the one of --task_name")
+    text_column_name: str | None = option("column of the words (default: 'tokens', else the first)")
+    label_column_name: str | None = option("column of the labels (default: that of --task_name)")
     label_all_tokens: bool = option("label all tokens of a word, not only its first one", False)
     return_entity_level_metrics: bool = option("also report scores of each entity type", False)
 
@@ -82,7 +82,7 @@ class LayoutArguments:
     _argument_group_name = "layout of the tokens (Step 0)"  # of --help
 
     use_papa_preprocess: bool = option("use the paper's layout of tokens (Step 0)", False)
-    published_token_types: bool = option("leave token types as published (departure 12)", False)
+    published_token_types: bool = option("leave token types where they were (departure 12)", False)
     drop_unused_positions: bool = option(
         "leave out positions that no example of a batch uses", True
     )
@@ -94,14 +94,16 @@ class PapaArguments:
 
     _argument_group_name = "attention, and what is trained"  # of --help
 
-    use_freeze_extract_pooler: bool = option("classify from the states of all layers", False)
+    use_freeze_extract_pooler: bool = option(
+        "classify from the states of all layers, frozen", False
+    )
     static_heads_dir: str | None = option("directory of the constants, of a *_avgs_creator script")
     sort_calculating: bool = option("Step 2: learn and write the order of the heads", False)
     sorting_heads_dir: str | None = option("directory of the order (sorted_heads.json)")
     static_heads_num: int = option("Step 3: number of constant heads, the first of the order", 0)
-    grad_for_classifier_only: bool = option("train only classifier and pooler", False)
+    grad_for_classifier_only: bool = option("train classifier and pooler, not the encoder", False)
     grad_for_classifier_and_static_only: bool = option(
-        "train classifier, pooler and constants", False
+        "train classifier, pooler and constants, not the encoder", False
     )
     cache_encoder_states: bool = option("train on stored encoder states (departure 13)", False)
 

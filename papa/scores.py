@@ -63,10 +63,8 @@ def load_experiment(folder: Path, metric: str | None = None) -> Experiment:
     results = folder / "results"
     records = {path.parent: read_record(path) for path in sorted(results.glob("**/run.json"))}
     if not records:
-        raise InputError(
-            f"{results} holds no finished run (run.json); train some with: "
-            "bash papa_runs.sh MODEL TASK"
-        )
+        lack = "holds no finished run (run.json)" if results.is_dir() else "does not exist"
+        raise InputError(f"{results} {lack}; train some with: bash papa_runs.sh MODEL TASK")
     first, runs = next(iter(records)), {}
     for run, record in records.items():
         _check_same(first, records[first], run, record)

@@ -3,7 +3,7 @@
     python toy.py
     python run_papa_glue.py --task_name rte --task_dir data/toy ...
 
-Writes ``data/toy/train.tsv`` and ``dev.tsv``: "Anna bought plums, rice and tea." entails "Anna
+Writes data/toy/train.tsv and dev.tsv: "Anna bought plums, rice and tea." entails "Anna
 bought rice.", and does not entail "Anna bought soap.". Premise and hypothesis each hold every word
 equally often with both labels, so the label is in their relation: some head has to compare words,
 which constant attention cannot do.
@@ -15,7 +15,7 @@ import random
 import sys
 from pathlib import Path
 
-from attention_dynamics.cli import run_script, script_parser
+from attention_dynamics.cli import InputError, run_script, script_parser
 from attention_dynamics.cli import seed as seed_number
 from attention_dynamics.storage.files import write_text
 
@@ -50,8 +50,11 @@ def make_pair(rng: random.Random, entailed: bool) -> tuple[str, str]:
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = script_parser(__doc__)
-    parser.add_argument("--seed", type=seed_number, default=0, help="random seed (default 0)")
-    parser.add_argument("--output_dir", default="data/toy", help="output directory (data/toy)")
+    parser.add_argument("--seed", type=seed_number, default=0, help="random seed (default: 0)")
+    parser.add_argument("--overwrite", action="store_true", help="replace another toy task there")
+    parser.add_argument(
+        "--output_dir", default="data/toy", help="output directory (default: data/toy)"
+    )
     return parser.parse_args(argv)
 
 
@@ -63,7 +66,10 @@ def main(argv: list[str] | None = None) -> None:
         for index, (premise, hypothesis, entailed) in enumerate(itertools.islice(pairs, size)):
             label = "entailment" if entailed else "not_entailment"
             rows.append(f"{index}\t{premise}\t{hypothesis}\t{label}\n")
-        write_text(Path(args.output_dir, f"{split}.tsv"), "".join(rows))
+        path, text = Path(args.output_dir, f"{split}.tsv"), "".join(rows)
+        if path.exists() and not args.overwrite and path.read_text(encoding="utf-8") != text:
+            raise InputError(f"{path} holds other pairs; --overwrite replaces them")
+        write_text(path, text)
     print(f"{SIZES['train']} and {SIZES['dev']} pairs in {args.output_dir}/", file=sys.stderr)
 
 

@@ -57,7 +57,12 @@ def parse_args(argv=None) -> argparse.Namespace:
     add("--datasets", nargs="+", default=["Furd", "SMS"], help=datasets)
     outputs = "directory with outputs/ of translation, and data/ for training (default: skip 5)"
     add("--translation", **folder, help=outputs)
-    add("--published_beta", type=Path, metavar="FILE", help="pickle of β^px, read or trained")
+    add(
+        "--published_beta",
+        type=Path,
+        metavar="FILE",
+        help="pickle of β^px with the published targets; trained if it does not exist",
+    )
     add_options(
         parser,
         pairs=(str, "multi30k", "dataset of translation"),

@@ -1,4 +1,4 @@
-"""Train β^px, the KTIW of a bag-of-words translator (docs/method.md, section 3.4).
+"""Train β^px, what a bag-of-words translator knows about words (docs/method.md, section 3.4).
 
     python embedding_beta.py --dataset multi30k
 

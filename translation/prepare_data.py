@@ -93,8 +93,8 @@ def parse_args(argv=None) -> argparse.Namespace:
     parser.add_argument(
         "--repository",
         metavar="NAME",
-        help="with --download: the hub's repository, with a column per language or a column "
-        f"translation of both (default: for multi30k {REPOSITORIES['multi30k']})",
+        help="with --download: repository on the hub, with a column for each language, or with a "
+        f"column 'translation' that holds both (multi30k: {REPOSITORIES['multi30k']})",
     )
     parser.add_argument(
         "--configuration",

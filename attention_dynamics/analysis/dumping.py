@@ -83,11 +83,11 @@ def log_checkpoints(
                 + (" --overwrite" if folder.exists() else "")
             )
     if lacking:
-        more = f"; {len(lacking) - 1} more run(s): DATASETS={args.dataset} bash train_runs.sh"
+        more = f"; likewise {len(lacking) - 1} more run(s), with their seeds"
         raise InputError(
-            f"{number} checkpoint(s) of {log_config_path(args.dataset)} are missing (to evaluate "
-            f"the existing ones: python eval_dump.py --dataset {args.dataset} --make_log_config "
-            f"--overwrite): {lacking[0]}{more if len(lacking) > 1 else ''}"
+            f"{number} checkpoint(s) of {log_config_path(args.dataset)} are missing (to list, and "
+            f"evaluate, the existing ones instead: python eval_dump.py --dataset {args.dataset} "
+            f"--make_log_config --overwrite): {lacking[0]}{more if len(lacking) > 1 else ''}"
         )
     folders = (run_folder(args.dataset, config, e["seed"], e["uniform"]) for e in entries)
     paths = [checkpoint_path(f, e["iteration"]) for f, e in zip(folders, entries, strict=True)]

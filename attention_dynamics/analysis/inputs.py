@@ -63,7 +63,7 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     add_options(
         parser,
         embed_dim=(count, 256, "embedding size of the baseline to load"),
-        seed=(seed, 0, "random seed (shuffles, bootstrap, choice of examples)"),
+        seed=(seed, 0, "random seed (shuffles, bootstrap, examples shown)"),
     )
 
 

@@ -20,7 +20,7 @@ from attention_dynamics.storage.files import check_writable, write_pickle
 def add_collect_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that ``collect_*_stats.py`` has in every folder."""
     add = parser.add_argument
-    add("--datasets", required=True, nargs="+", help="names in outputs/")
+    add("--datasets", required=True, nargs="+", help="datasets, as in outputs/{dataset}_logs.pkl")
     add("--out_file", required=True, help="pickle to write the results to")
     tau = "Kendall's tau in addition to the top 5%% match"
     add("--include_kendall_tau", action="store_true", help=tau)

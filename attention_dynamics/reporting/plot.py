@@ -24,14 +24,14 @@ def add_plot_options(parser: argparse.ArgumentParser, drawn: str) -> None:
     ``drawn`` says which examples are drawn for the page.
     """
     add = parser.add_argument
-    add("--dataset", required=True, help="name in outputs/, such as toy")
-    add("--split", choices=("val", "train"), default="val", help="examples (default: %(default)s)")
+    add("--dataset", required=True, help="dataset, as in outputs/{dataset}_logs.pkl")
+    add("--split", choices=("val", "train"), default="val", help="split (default: %(default)s)")
     add("--metric", choices=METRICS, help="agreement metric (default: one figure for each)")
     add("--include_normal", action="store_true", help="draw agr_normal too (β of a normal run)")
     add = parser.add_mutually_exclusive_group().add_argument
     drawn = f"number of examples on the page, drawn at random{drawn} (default: %(default)s)"
     add("--num_examples", type=count, default=12, help=drawn)
-    add("--examples", type=int, nargs="+", help="positions of the examples on the page, instead")
+    add("--examples", type=int, nargs="+", help="positions of the examples to show, from 0")
     add_input_options(parser)
     add_options(parser, out_dir=(str, "figures", "directory to write to"))
 

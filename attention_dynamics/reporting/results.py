@@ -40,7 +40,7 @@ def check_root() -> None:
     """Raise InputError unless the working directory holds the experiments' folders."""
     if not any(Path(experiment).is_dir() for experiment in EXPERIMENTS):
         raise InputError(
-            f"{Path.cwd()}: is not the root of the repository (expected a folder "
+            f"{Path.cwd()} is not the root of the repository (expected a folder "
             f"{' or '.join(EXPERIMENTS)}); go to the root of the repository"
         )
 

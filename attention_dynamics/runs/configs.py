@@ -29,7 +29,11 @@ def read_config(path: str | os.PathLike, required: tuple[str, ...]) -> dict:
     """
     config = read_json(path, "config")
     if not isinstance(config, dict) or not config.keys() >= set(required):
-        raise InputError(f"config {path} must be a JSON object with the keys {', '.join(required)}")
+        found = ", ".join(config) if isinstance(config, dict) else type(config).__name__
+        raise InputError(
+            f"config {path} must be a JSON object with the keys {', '.join(required)}; it has "
+            f"{found or 'none'}"
+        )
     for key in required:
         number, expected = config[key], "a positive integer (at most 1e6)"
         valid = type(number) is int and 1 <= number <= 10**6
@@ -80,6 +84,8 @@ def absent_data_error(
     prepare_data.py makes with --source. Any other is made with its options ``own``.
     """
     there = sorted(there)
+    if Path("attention_dynamics").is_dir():
+        raise InputError(f"{Path.cwd()} has no data/: go to classification/ or translation/ first")
     names = {name.lower(): name for name in {*there, *public} - {dataset}}
     meant = [names[near] for near in difflib.get_close_matches(dataset.lower(), names, n=1)]
     way = {"toy": "", **dict.fromkeys(public, " --source PATH")}.get(dataset, f" {own}")

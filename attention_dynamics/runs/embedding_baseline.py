@@ -31,7 +31,7 @@ def add_embedding_options(parser: argparse.ArgumentParser) -> None:
     add_options(
         parser,
         bsize=(count, 64, "examples in a batch"),
-        epochs=(count, 30, "passes over the training examples; 60 in the paper's classification"),
+        epochs=(count, 30, "passes over the training set; the paper: 30, in classification 60"),
         embed_dim=(count, 256, "embedding size"),
         seed=(seed, 0, "random seed (initialization and data order)"),
     )

@@ -41,4 +41,6 @@ def load_pickle(path: str | os.PathLike, what: str = "pickle") -> object:
             raise
         except Exception as error:  # as many types as there are ways to corrupt a pickle
             detail = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(f"{what} {path} is corrupt or not a pickle: {detail[:200]}") from None
+            raise InputError(
+                f"{what} {path} is corrupt or not a pickle ({detail[:200]}); make it again"
+            ) from None

@@ -67,10 +67,10 @@ def test_all_missing_checkpoints_are_named_with_the_command(small_set, classific
         process,
         "7 checkpoint(s) of configs/small_log.json are missing",
         "seed=20,normal/{model5}",
-        "missing (to evaluate the existing ones: python eval_dump.py --dataset small "
-        "--make_log_config --overwrite): models/small/",
+        "missing (to list, and evaluate, the existing ones instead: python eval_dump.py "
+        "--dataset small --make_log_config --overwrite): models/small/",
         "python train_classifier.py --dataset small --seed 20 --steps 12 --save_every 12 "
-        "--custom_saves 0,5,11 --overwrite; 2 more run(s): DATASETS=small bash train_runs.sh",
+        "--custom_saves 0,5,11 --overwrite; likewise 2 more run(s), with their seeds",
     )
     assert not (small_set / "outputs").exists()
 
@@ -85,9 +85,9 @@ def test_word_vectors_that_ask_for_code(small_set):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--steps", "0"], "--steps: must be from 1 to"),
-        (["--custom_saves", "1,x"], "must be from 0 to 1000000000, not x"),
-        (["--seed", "-1"], "--seed: must be from 0 to"),
+        (["--steps", "0"], "--steps: must be an integer from 1 to"),
+        (["--custom_saves", "1,x"], "must be an integer from 0 to 1000000000, not 'x'"),
+        (["--seed", "-1"], "--seed: must be an integer from 0 to"),
         (["--device", "tpu"], "invalid choice"),
     ],
 )

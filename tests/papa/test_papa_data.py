@@ -662,6 +662,8 @@ def test_toy_is_a_directory_of_rte(papa, load, tmp_path):
         for name in "abc"
     )
     assert first == same != other
+    with refused("train.tsv holds other pairs; --overwrite replaces them"):
+        papa.toy.main(["--output_dir", str(tmp_path / "a"), "--seed", "1"])
     sizes = [(len(one.texts), sum(one.labels)) for one in first.values()]
     assert sizes == [(1000, 500), (300, 150)]
     assert len({*first["train"].texts, *first["validation"].texts}) == 1300

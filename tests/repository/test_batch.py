@@ -151,6 +151,12 @@ def test_help_prints_the_comment_of_the_batch_file(root, script):
     assert any(f"bash {Path(script).name}" in line for line in comment)
 
 
+def test_a_failing_batch_file_ends_with_the_reason(root):
+    process = run(root, "classification/logistic_runs.sh", DATASETS="Frud", PYTHON=sys.executable)
+    assert process.returncode == 1
+    assert "prepare_data.py: error: unknown --dataset Frud" in process.stderr.splitlines()[-1]
+
+
 def test_missing_packages_are_named_in_one_line(root):
     program = f'#!/usr/bin/env bash\nexec {sys.executable} -I -S "$@"\n'
     bare = write_program(root / "bare", program)

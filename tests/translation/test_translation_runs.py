@@ -191,8 +191,8 @@ def test_missing_checkpoints_are_named_with_the_command(small, translation):
     assert message.startswith("7 checkpoint(s) of configs/small_log.json are missing")
     assert message.endswith(
         "seed=20,normal/{model3}. Make them with: python train_translation.py --dataset small "
-        "--seed 20 --epochs 2 --save_every 10 --custom_saves 0,3,9 --overwrite; 2 more run(s): "
-        "DATASETS=small bash train_runs.sh"
+        "--seed 20 --epochs 2 --save_every 10 --custom_saves 0,3,9 --overwrite; likewise 2 "
+        "more run(s), with their seeds"
     )
     assert not (small / "outputs").exists()
 
