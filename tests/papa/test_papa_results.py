@@ -216,7 +216,7 @@ def test_collect_refuses_wrong_folders_and_names_the_metrics(two_tasks, script):
     assert "x: f1 of minilm on rte" in script(*COLLECT, "--folders", "x", "--metric", "f1").out
     with refused("two directories are called minilm_cola"):
         script(*COLLECT, "--folders", "outputs/minilm_cola", "outputs/minilm_cola/")
-    with refused("holds no finished run (run.json); train some with: bash papa_runs.sh MODEL"):
+    with refused("sorted/results does not exist; train some with: bash papa_runs.sh MODEL TASK"):
         script(*COLLECT, "--folders", "outputs/minilm_cola/sorted")
     with refused("lies among the files that are read"):
         script(*COLLECT, *BOTH, "--out_file", "outputs/minilm_cola/a.json")
