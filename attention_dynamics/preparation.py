@@ -160,7 +160,8 @@ def summarize_preparation(
     for warning in warnings:
         print(f"WARNING: {warning}", file=sys.stderr)
     # Without the directories of absolute paths, which are private.
-    words = [re.sub(r"^(--\w+=)?/.*/", r"\1", str(word)) for word in argv or sys.argv[1:]]
+    argv = sys.argv[1:] if argv is None else argv
+    words = [re.sub(r"^(--\w+=)?/.*/", r"\1", str(word)) for word in argv]
     command = shlex.join(["python", "prepare_data.py", *words])
     about = {"dataset": args.dataset, "command": command, "seed": args.seed}
     notices = {"notes": notes, "warnings": warnings}

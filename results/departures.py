@@ -25,6 +25,7 @@ import argparse
 import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -77,6 +78,18 @@ def parse_args(argv=None) -> argparse.Namespace:
     for path in filter(None, (args.out, args.published_beta)):
         check_writable(path)
     return args
+
+
+@contextlib.contextmanager
+def inside(path: Path) -> Iterator[None]:
+    """Within the block ``path`` is the working directory, and errors name it."""
+    try:
+        with contextlib.chdir(path):
+            yield
+    except (InputError, FileNotFoundError) as error:
+        raise InputError(f"{error} (in {path})") from None
+    except KeyError as error:
+        raise InputError(f"{path}: outputs without {error}; create them again") from None
 
 
 def facts(measured: AnalysisInputs, threads: int) -> dict:
@@ -160,17 +173,14 @@ def translation_effects(dataset: str, published_beta: Path, threads: int) -> dic
 def main(argv=None) -> None:
     args = parse_args(argv)
     measured = []
-    try:
-        if args.classification:
-            with contextlib.chdir(args.classification):
-                for dataset in dict.fromkeys(args.datasets):
-                    measured.append(classification_effects(dataset, args.threads))
-        if args.translation:
-            published_beta = args.published_beta.absolute()
-            with contextlib.chdir(args.translation):
-                measured.append(translation_effects(args.pairs, published_beta, args.threads))
-    except KeyError as error:
-        raise InputError(f"outputs without {error}; create them again") from None
+    if args.classification:
+        with inside(args.classification):
+            for dataset in dict.fromkeys(args.datasets):
+                measured.append(classification_effects(dataset, args.threads))
+    if args.translation:
+        published_beta = args.published_beta.absolute()
+        with inside(args.translation):
+            measured.append(translation_effects(args.pairs, published_beta, args.threads))
     for effects in measured:
         keep_results(args.out, {"measured": effects})
         print(json.dumps(effects, indent=2, ensure_ascii=False))

@@ -45,6 +45,8 @@ def create_logs(
     check_name(dataset)
     splits = {"val": num_val, "train": len(src) - num_val}
     try:
+        if num_val < 1:
+            raise ValueError(f"num_val is {num_val} (expected at least 1)")
         if index is None:
             index = np.concatenate([np.arange(size) for size in splits.values()])
         targets = np.asarray(trg) if np.ndim(trg[0]) == 0 else Ragged.from_rows(list(trg))

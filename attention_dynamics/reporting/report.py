@@ -60,7 +60,7 @@ def _records(experiment: str, problems: dict[Path, str]) -> Table:
         with leaving_out(path, problems):
             record = read_json(path, "record")
             settings = record.get("settings", {})
-            versions = [f"{name} {version}" for name, version in record["versions"].items()]
+            versions = [f"{name} {version}" for name, version in record.get("versions", {}).items()]
             row = {
                 "record": str(path),
                 "command": record["command"],

@@ -59,6 +59,7 @@ def read_log_config(path: str | os.PathLike) -> list[dict]:
     if not isinstance(entries, list) or not entries:
         raise InputError(f"log config {path} must be a list of checkpoints, with one at least")
     runs: dict[str, dict] = {}
+    checkpoints = set()
     for number, entry in enumerate(entries):
         where = f"log config {path}: entry {number}"
         if not isinstance(entry, dict):
@@ -72,6 +73,9 @@ def read_log_config(path: str | os.PathLike) -> list[dict]:
         name, run = entry["name"], {key: entry[key] for key in ("seed", "uniform")}
         if (earlier := runs.setdefault(name, run)) != run:
             raise InputError(f"{where}: {name} has {run}, but {earlier} in an earlier entry")
+        if (checkpoint := (name, entry["iteration"])) in checkpoints:
+            raise InputError(f"{where} lists {name} iteration {entry['iteration']} twice")
+        checkpoints.add(checkpoint)
     return entries
 
 
@@ -85,7 +89,7 @@ def absent_data_error(
     """
     there = sorted(there)
     if Path("attention_dynamics").is_dir():
-        raise InputError(f"{Path.cwd()} has no data/: go to classification/ or translation/ first")
+        return InputError(f"{Path.cwd()} has no data/: go to classification/ or translation/ first")
     names = {name.lower(): name for name in {*there, *public} - {dataset}}
     meant = [names[near] for near in difflib.get_close_matches(dataset.lower(), names, n=1)]
     way = {"toy": "", **dict.fromkeys(public, " --source PATH")}.get(dataset, f" {own}")

@@ -49,6 +49,8 @@ def test_add_checkpoint_rejects_scores_that_do_not_fit(change, message):
 def test_create_logs_rejects_sizes_that_do_not_fit():
     with pytest.raises(InputError, match="the numbers of examples in src, trg"):
         create_logs("mine", SRC, [1, 0], num_val=1)
+    with pytest.raises(InputError, match=r"num_val is 0 \(expected at least 1\)"):
+        create_logs("mine", SRC, [1, 0, 1], num_val=0)
     with pytest.raises(InputError, match="an example has no tokens"):
         create_logs("mine", [[1], []], [1, 0], num_val=1)
 

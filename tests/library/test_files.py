@@ -67,6 +67,7 @@ ENTRY = {"name": "normal_A", "iteration": 0, "seed": 20, "uniform": False}
         ({"hidden_dim": 4, "dropout": 1}, "dropout must be from 0 to below 1, not 1"),
         ([], "one at least"),
         ([ENTRY, {**ENTRY, "iteration": "5"}], "entry 1: iteration must be a non-negative int"),
+        ([ENTRY, ENTRY], "normal_A iteration 0 twice"),
         ([{"name": "normal_A"}], "entry 0: iteration must be .*, not None"),
         ([3], "entry 0 must be an object"),
         ([ENTRY, {**ENTRY, "iteration": 5, "seed": 13}], "13.*, but .*20.* in an"),
