@@ -54,10 +54,6 @@ fi
 PYTHON=$root/.venv/bin/python
 is_new_enough "$PYTHON" || fail ".venv holds $("$PYTHON" --version), but 3.11 or newer is needed: remove .venv and call again"
 
-# A .venv whose making was interrupted has no pip.
-"$PYTHON" -c 'import pip' 2>/dev/null || "$PYTHON" -m ensurepip >/dev/null ||
-    fail ".venv has no pip: remove .venv and call again"
-
 wanted=$(cat "$root/requirements.txt" "$root/pyproject.toml")
 stamp=$root/.venv/installed.txt
 if [[ -f $stamp ]]; then
@@ -70,6 +66,9 @@ if [[ -f $stamp ]]; then
 fi
 if [[ ! -f $stamp || $(cat "$stamp") != "$wanted"$'\n'"$root" ]]; then
     echo "installing requirements.txt into .venv (once; takes some minutes, torch is large)"
+    # A .venv whose making was interrupted has no pip.
+    "$PYTHON" -c 'import pip' 2>/dev/null || "$PYTHON" -m ensurepip >/dev/null ||
+        fail ".venv has no pip: remove .venv and call again"
     (cd "$root" && "$PYTHON" -m pip install --disable-pip-version-check -r requirements.txt)
     printf '%s\n%s\n' "$wanted" "$root" >"$stamp"
 fi

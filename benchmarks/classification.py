@@ -156,7 +156,7 @@ def scores_section(args: argparse.Namespace) -> list[dict]:
         our_model.to(args.device).requires_grad_(False)
 
         def plain(model=plain_model, examples=examples):
-            return reference.evaluate(model, examples, CONFIG["batch_size"])[0]
+            return reference.example_scores(model, examples, CONFIG["batch_size"])
 
         def ours(model=our_model, split=split):
             return experiment("eval_dump").dump(model, split, args.device)[0]

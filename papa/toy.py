@@ -15,7 +15,7 @@ import random
 import sys
 from pathlib import Path
 
-from attention_dynamics.cli import InputError, run_script, script_parser
+from attention_dynamics.cli import InputError, add_options, run_script, script_parser
 from attention_dynamics.cli import seed as seed_number
 from attention_dynamics.storage.files import write_text
 
@@ -50,11 +50,12 @@ def make_pair(rng: random.Random, entailed: bool) -> tuple[str, str]:
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = script_parser(__doc__)
-    parser.add_argument("--seed", type=seed_number, default=0, help="random seed (default: 0)")
-    parser.add_argument("--overwrite", action="store_true", help="replace another toy task there")
-    parser.add_argument(
-        "--output_dir", default="data/toy", help="output directory (default: data/toy)"
+    add_options(
+        parser,
+        seed=(seed_number, 0, "random seed"),
+        output_dir=(str, "data/toy", "output directory"),
     )
+    parser.add_argument("--overwrite", action="store_true", help="replace another toy task there")
     return parser.parse_args(argv)
 
 

@@ -60,14 +60,14 @@ def plot(
     inputs = load(args.dataset, args.embed_dim)
     for line in inputs.missing:
         print(line)
-    results = {
-        metric: summarize_inputs(inputs, metric, args.split, performance, args.seed)
-        for metric in ([args.metric] if args.metric else METRICS)
-    }
     if args.examples:
         examples = examples_at(inputs.logs, args.split, args.examples)
     else:
         examples = choose_examples(inputs.logs, args.split, args.num_examples, args.seed)
+    results = {
+        metric: summarize_inputs(inputs, metric, args.split, performance, args.seed)
+        for metric in ([args.metric] if args.metric else METRICS)
+    }
     perf, label = performance.splits[args.split]
     options = {"perf": perf, "perf_label": label, "unit": performance.unit, **page_options(inputs)}
     write_text(page, attention_page(inputs.logs, examples=examples, **options))

@@ -150,10 +150,10 @@ def level_rows(results: dict, perf_label: str, authors: bool = False) -> list[di
     rows = [{"statistic": label} for label in statistics]
     for key, result in results.items():
         heldout = {f"heldout_{name}": value for name, value in result.get("heldout", {}).items()}
+        column, numbers = f"{key[0]} {key[2]}", {**result, **heldout}
         theirs = authors_numbers(key) if authors else {}
         for row, name in zip(rows, statistics.values(), strict=True):
-            column = f"{key[0]} {key[2]}"
-            row[column] = level_cell({**result, **heldout}, name)
+            row[column] = level_cell(numbers, name)
             if theirs:
                 value = format_performance(result, theirs.get(name), name)
                 row[f"{column}, authors' run"] = value
@@ -188,9 +188,11 @@ def curve_rows(result: dict, perf_label: str, authors: dict[int, float] | None =
     def at(t: int, key: str) -> object:
         return result[key][place[t]] if t in place and key in result else None
 
-    def cell(t: int, key: str) -> str:
-        std = f" ± {at(t, f'{key}_std'):.3f}" if spread and t in place else ""
-        return None if (text := format_cell(at(t, key))) == "-" else f"{text}{std}"
+    def cell(t: int, key: str) -> str | None:
+        mean = at(t, key)
+        if mean is None or math.isnan(mean):
+            return None
+        return f"{mean:.3f} ± {at(t, f'{key}_std'):.3f}" if spread else f"{mean:.3f}"
 
     rows = []
     for t in sorted({*place, *authors}):

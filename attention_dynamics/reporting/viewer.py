@@ -28,7 +28,8 @@ def choose_examples(logs: Logs, split: str, num_examples: int, seed: int = 0) ->
     """
     is_pair = isinstance(logs.trg, Ragged)
     longest = LONGEST_OF_PAIR if is_pair else LONGEST
-    shuffled = np.random.default_rng(seed).permutation(logs.examples(split))
+    examples = np.array(logs.examples(split), dtype=np.int64)
+    shuffled = np.random.default_rng(seed).permutation(examples)
     lengths = np.array([side.lengths[shuffled] for side in (logs.src, logs.trg)[: 1 + is_pair]])
     distance = np.maximum(SHORTEST - lengths, lengths - longest).max(axis=0).clip(0)
     shuffled = shuffled[np.argsort(distance, kind="stable")]

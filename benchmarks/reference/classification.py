@@ -40,10 +40,9 @@ def pad(examples: list[Example]) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
 class AttentionClassifier(nn.Module):
     """Embedding, bidirectional LSTM, attention; the score is the attention-weighted sum of β."""
 
-    def __init__(self, vocab: int, config: dict, uniform: bool = False):
+    def __init__(self, vocab: int, config: dict):
         super().__init__()
         embed, hidden = config["embed_dim"], config["hidden_dim"]
-        self.uniform = uniform
         self.embedding = nn.Embedding(vocab, embed)
         self.encoder = nn.LSTM(embed, hidden, batch_first=True, bidirectional=True)
         self.hidden2attn_intermediate = nn.Linear(2 * hidden, config["intermediate_dim"])
@@ -64,8 +63,6 @@ class AttentionClassifier(nn.Module):
         states, _ = pad_packed_sequence(self.encoder(packed)[0], batch_first=True)
         intermediate = torch.relu(self.hidden2attn_intermediate(states))
         logits = self.attn_intermediate2logit(intermediate).squeeze(-1)  # (batch, src_len)
-        if self.uniform:
-            logits = torch.zeros_like(logits)
         padding = torch.arange(ids.shape[1]) >= lengths.unsqueeze(1)
         alpha = torch.softmax(logits.masked_fill(padding, -math.inf), dim=1)
         beta = self.hidden2beta(states).squeeze(-1)  # (batch, src_len)
@@ -89,15 +86,15 @@ def train_step(model: AttentionClassifier, optimizer, batch: list[Example]) -> f
 # --- α, β and Δ ---
 
 
-def evaluate(
+def example_scores(
     model: AttentionClassifier, examples: list[Example], batch_size: int
-) -> tuple[list[dict[str, np.ndarray]], float]:
-    """α, β and Δ of each example, each ``(src_len,)`` float32, and the accuracy.
+) -> list[dict[str, np.ndarray]]:
+    """α, β and Δ of each example, each ``(src_len,)`` float32.
 
     Δ is minus the gradient of the summed binary cross-entropy with respect to gates fixed at 1.
     """
     model.eval()
-    scores_of_examples, correct = [], []
+    scores_of_examples = []
     for start in range(0, len(examples), batch_size):
         batch = examples[start : start + batch_size]
         ids, lengths, labels = pad(batch)
@@ -105,14 +102,13 @@ def evaluate(
         model.zero_grad()
         scores, alpha, beta = model(ids, lengths, gates)
         F.binary_cross_entropy_with_logits(scores, labels, reduction="sum").backward()
-        for row, (tokens, label) in enumerate(batch):
+        for row, (tokens, _) in enumerate(batch):
             length = len(tokens)
             kinds = {"alpha": alpha.detach(), "beta": beta.detach(), "grad": -gates.grad}
             scores_of_examples.append(
                 {kind: values[row, :length].numpy().copy() for kind, values in kinds.items()}
             )
-            correct.append(float((scores[row].item() > 0) == (label == 1)))
-    return scores_of_examples, float(np.mean(correct))
+    return scores_of_examples
 
 
 # --- agreement ---
